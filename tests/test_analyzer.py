@@ -277,7 +277,7 @@ def test_an_unknown_scope_is_refused_with_those_that_exist(analyzer: ns.Analyzer
 
 
 def test_no_scope_at_all_is_refused(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(ns.ScopeError, match=r"No scope was asked for\. Available scopes: AttnW"):
+    with pytest.raises(ns.ScopeError, match=r"No scope was requested\. Available scopes: AttnW"):
         analyzer.analyze(TEXT, scopes=[])
 
 
@@ -289,7 +289,7 @@ def test_an_unknown_layer_is_refused_with_those_that_exist(analyzer: ns.Analyzer
 
 
 def test_no_layer_at_all_is_refused(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(ns.SelectionError, match="No layer was asked for"):
+    with pytest.raises(ns.SelectionError, match="No layer was requested"):
         analyzer.analyze(TEXT, layers=[])
 
 
@@ -305,7 +305,7 @@ def test_a_query_must_exist_in_every_input_of_a_list(analyzer: ns.Analyzer) -> N
 
 
 def test_no_query_at_all_is_refused(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(ns.SelectionError, match="No query was asked for: the input has 12 tokens"):
+    with pytest.raises(ns.SelectionError, match="No query was requested: the input has 12 tokens"):
         analyzer.analyze(TEXT, queries=[])
 
 

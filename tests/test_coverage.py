@@ -28,7 +28,7 @@ def test_a_type_is_tried_with_its_bare_model_and_its_class_for_each_task(tools: 
 
 
 def test_a_type_that_is_not_described_is_refused_with_its_reason(tools: Any) -> None:
-    (bare, _) = tools("architectures.trial").try_type("mamba")
+    (bare, _) = tools("architectures.trial").try_type("rwkv")
     assert bare.outcome == "refused"
     assert "recurrence" in bare.reason
 

@@ -77,7 +77,7 @@ OTHERS: dict[str, tuple[Callable[[Path], None], str]] = {
 
 @pytest.fixture(params=list(OTHERS))
 def other(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, str]]:
-    """The name of something that is no file, and what is said of it. It is the same afterwards, with nothing beside it."""
+    """The name of something that is no file, and what is said of it. It is the same afterwards, with nothing next to it."""
     monkeypatch.chdir(tmp_path)
     make, said = OTHERS[request.param]
     path = tmp_path / "out.html"

@@ -1,4 +1,4 @@
-"""Make the pictures of the documentation again, from real runs: figures, screenshots, and what the notebooks give out.
+"""Make the pictures of the documentation again, from real runs: figures, screenshots, and what the notebooks output.
 
     python tools/docs_assets.py                                          (with the embedded model alone)
     python tools/docs_assets.py --materials FOLDER                       (everything)
@@ -192,7 +192,7 @@ def across(asked: argparse.Namespace) -> Iterator[Path | Left]:
 
 
 def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
-    """Run every notebook and keep what it gave out."""
+    """Run every notebook and keep what it output."""
     for path in sorted((DOCS / "tutorials").glob(f"{asked.tutorial}*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         with tempfile.TemporaryDirectory() as folder:

@@ -1,4 +1,4 @@
-"""Measures of the source tree beside their goals: size, shape, import knots, and how often one thing is written.
+"""Measures of the source tree next to their goals: size, shape, import knots, and how often one thing is written.
 
 Run with `python tools/house.py`, from anywhere. An import knot is a set of modules each of which reaches every other one
 through imports, counting those inside functions and those for type checkers only. Lines of code include imports.

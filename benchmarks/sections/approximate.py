@@ -1,4 +1,4 @@
-"""Approximate maps beside exact ones: time on BERT-base width, and what is reached on the embedded model."""
+"""Approximate maps next to exact ones: time on BERT-base width, and what is reached on the embedded model."""
 
 from __future__ import annotations
 

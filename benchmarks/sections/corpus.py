@@ -1,5 +1,5 @@
-"""Corpus runs: all experiments of the papers on plain text, beside the full maps of the same texts, and what each experiment
-adds to them."""
+"""Corpus runs: all experiments of the papers on plain text, relative to the full maps of the same texts, and what each
+experiment adds to them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def _timed(each: Experiment, spending: dict[str, float]) -> Experiment:
 
 
 SECTION = Section(
-    "Corpus runs: time beside the full maps of the same texts",
+    "Corpus runs: time relative to the full maps of the same texts",
     (
         *SUBJECT,
         Column("what", "what"),

@@ -1,5 +1,5 @@
-"""The engine: how long each kind of analysis takes beside a plain forward pass, how near it comes to the machine's rate of
-matrix multiplication, and how much memory it takes."""
+"""The engine: the time of each kind of analysis relative to a plain forward pass, how close it comes to the machine's rate
+of matrix multiplication, and how much memory it takes."""
 
 from __future__ import annotations
 

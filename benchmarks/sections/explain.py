@@ -1,4 +1,4 @@
-"""Explanations: what an attribution of a logit costs beside a plain forward pass, and how much memory it takes."""
+"""Explanations: what an attribution of a logit costs relative to a plain forward pass, and how much memory it takes."""
 
 from __future__ import annotations
 

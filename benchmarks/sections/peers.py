@@ -1,4 +1,4 @@
-"""Other tools and the naive method, each beside what answers the same question here; what is not installed says so."""
+"""Other tools and the naive method, each next to what answers the same question here; what is not installed says so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the planner foretells beside what is measured."""
+"""What the planner predicts, against what is measured."""
 
 from __future__ import annotations
 

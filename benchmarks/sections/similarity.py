@@ -1,5 +1,5 @@
-"""Similarities: what the shares of tokens and the whole table of two texts cost beside plain forward passes of both, and
-beside integrated gradients of the same cosine."""
+"""Similarities: what the shares of tokens and the whole table of two texts cost, relative to plain forward passes of both
+and to integrated gradients of the same cosine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from measuring import MINILM, Column, Inputs, Row, Section, forward, ids, smalle
 
 import normscope as ns
 from normscope.inputs import read_inputs
-from normscope.similarity.comparing import Comparison, embedding_spec
+from normscope.similarity.comparing import Comparison
+from normscope.similarity.encoders import Encoders
 from normscope.similarity.texts import TextInput
 
 LENGTHS = (32, 32), (128, 128), (512, 16)
@@ -21,7 +22,7 @@ STEPS = 50
 def _account(analyzer: ns.Analyzer, texts: tuple[Inputs, Inputs], *, table: bool) -> None:
     """The similarity of two texts of any length: the limit of 256 tokens is the folder's, and not the model's."""
     first, second = (TextInput("", "", None, read_inputs(text, None, None)[0][0]) for text in texts)
-    comparison = Comparison(analyzer, embedding_spec(analyzer, None), "cosine", with_table=table)
+    comparison = Comparison(analyzer, Encoders.of(analyzer, None), "cosine", with_table=table)
     list(comparison.datasets(first, [second]))
 
 

@@ -1,11 +1,9 @@
 /** The page of an explained answer: the context on one side, the answer and its ranking on the other. */
 import { type AnswerView, answerView } from "./draw/answerview";
 import { h } from "./draw/dom";
-import { inkOf } from "./draw/ink";
 import { answerFigure } from "./exports/figure";
 import { answerCsv, answerJson } from "./exports/records";
 import type { Host } from "./hosts/host";
-import { Lifetime } from "./lifetime";
 import {
   type Answer,
   type AnswerPayload,
@@ -18,6 +16,7 @@ import {
 } from "./model/answer";
 import { formatState } from "./model/state";
 import { Store } from "./model/store";
+import { Page } from "./page";
 import { AnswerContext } from "./panels/answer/context";
 import type { Actions } from "./panels/answer/pieces";
 import { Ranking } from "./panels/answer/ranking";
@@ -26,7 +25,7 @@ import { AnswerToolbar } from "./panels/answer/toolbar";
 import { Exports } from "./panels/exports";
 import { Masthead } from "./panels/masthead";
 import type { Exportable } from "./section";
-import { runShortcut, type Shortcut } from "./shortcuts";
+import type { Shortcut } from "./shortcuts";
 
 /** Show an answer in an element; returns a function that removes it. */
 export async function mountAnswer(root: HTMLElement, payload: AnswerPayload, host: Host): Promise<() => void> {
@@ -35,25 +34,23 @@ export async function mountAnswer(root: HTMLElement, payload: AnswerPayload, hos
 }
 
 class AnswerPage {
-  private readonly lifetime = new Lifetime();
   private readonly store: Store<AnswerState>;
+  private readonly page: Page<AnswerState>;
   private readonly masthead: Masthead;
   private readonly toolbar: AnswerToolbar;
   private readonly context: AnswerContext;
   private readonly reply: Reply;
   private readonly ranking: Ranking;
-  private readonly darkScheme = window.matchMedia("(prefers-color-scheme: dark)");
-  private readonly paper = window.matchMedia("print");
   private hovered: Focus | null = null;
   private view: AnswerView | null = null;
-  private pending = 0;
 
   constructor(
-    private readonly root: HTMLElement,
+    root: HTMLElement,
     private readonly answer: Answer,
     private readonly host: Host,
   ) {
     this.store = new Store(parseAnswerState(host.readState(), answer));
+    this.page = new Page(root, host, this.store);
     const actions: Actions = { choose: (focus) => this.choose(focus), hover: (focus) => this.hover(focus) };
     this.toolbar = new AnswerToolbar(this.store, answer);
     this.context = new AnswerContext(answer, actions);
@@ -70,7 +67,6 @@ class AnswerPage {
     const exports = new Exports(host.linkable ?? false, () => this.exportable);
     this.masthead = new Masthead([{ facts: { text: asked }, tokens: 0, image: false }], () => this.shortcuts, exports);
     const side = h("div", { class: "answer-side" }, this.reply, this.ranking);
-    root.classList.add("explorer");
     root.replaceChildren(
       this.masthead.element,
       h("div", {}, this.toolbar, h("article", { class: "stage answer-stage" }, this.context, side)),
@@ -80,12 +76,7 @@ class AnswerPage {
   }
 
   dispose(): void {
-    this.lifetime.end();
-    this.store.close();
-    window.cancelAnimationFrame(this.pending);
-    for (const panel of [this.masthead, this.toolbar, this.context, this.reply, this.ranking]) panel.dispose();
-    this.root.classList.remove("explorer");
-    this.root.replaceChildren();
+    this.page.dispose([this.masthead, this.toolbar, this.context, this.reply, this.ranking]);
   }
 
   private listen(): void {
@@ -93,30 +84,20 @@ class AnswerPage {
       this.show();
       this.host.writeState(formatState(state, initialAnswerState(this.answer)));
     });
-    this.lifetime.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
-      runShortcut(this.shortcuts, event),
+    this.page.listen(
+      () => this.shortcuts,
+      () => this.show(),
+      (fragment) => parseAnswerState(fragment, this.answer),
     );
-    for (const media of [this.darkScheme, this.paper]) this.lifetime.listen(media, "change", () => this.show());
-    const unsubscribe = this.host.onState?.((fragment) => this.store.set(parseAnswerState(fragment, this.answer)));
-    if (unsubscribe) this.lifetime.onEnd(unsubscribe);
-  }
-
-  /** Paper is light. */
-  private dark(): boolean {
-    const { theme } = this.store.state;
-    if (this.paper.matches) return false;
-    return theme === "auto" ? this.darkScheme.matches : theme === "dark";
   }
 
   private show(): void {
-    if (this.lifetime.ended) return;
+    if (this.page.ended) return;
     const { state } = this.store;
-    const dark = this.dark();
-    this.root.dataset.theme = dark ? "dark" : "light";
-    this.host.applyTheme?.(dark);
+    const look = this.page.look();
     const shares = this.answer.views.find(({ name }) => name === state.view)!;
     const chosen = chosenOf(state);
-    this.view = answerView(this.answer, shares, this.hovered ?? chosen, chosen, { ink: inkOf(this.root), dark });
+    this.view = answerView(this.answer, shares, this.hovered ?? chosen, chosen, look);
     this.toolbar.update(state);
     for (const panel of [this.context, this.reply, this.ranking]) panel.update(this.view);
     this.masthead.update(state);
@@ -131,8 +112,7 @@ class AnswerPage {
   private hover(focus: Focus | null): void {
     if (focus?.kind === this.hovered?.kind && focus?.index === this.hovered?.index) return;
     this.hovered = focus;
-    window.cancelAnimationFrame(this.pending);
-    this.pending = window.requestAnimationFrame(() => this.show());
+    this.page.later(() => this.show());
   }
 
   private get shortcuts(): Shortcut[] {

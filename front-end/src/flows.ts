@@ -14,6 +14,7 @@ import { cut, phrase } from "./model/tokens";
 import { exactTo, factsPopover } from "./panels/facts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
+import { Looked } from "./panels/flow/looked";
 import { PredictionsPanel, type RequestExplanation } from "./panels/flow/predictions";
 import { AttributionText } from "./panels/flow/text";
 import { FlowToolbar } from "./panels/flow/toolbar";
@@ -48,7 +49,13 @@ export class Flows extends Panel<Scene> implements Section {
     super();
     this.toolbar = new FlowToolbar(store, views, targets, targets.first?.explanation.hasEncoder ?? false);
     this.graph = new FlowGraph(store);
-    const details = [new Total(), new PredictionsPanel(explain), new AttributionText(store), new Ends(store)];
+    const details = [
+      new Total(),
+      new PredictionsPanel(explain),
+      new AttributionText(store),
+      new Ends(store),
+      new Looked(),
+    ];
     this.panels = [this.graph, ...details];
     for (const panel of [this.toolbar, ...this.panels]) this.own(panel);
     const card = h(
@@ -156,9 +163,10 @@ export class Flows extends Panel<Scene> implements Section {
   }
 }
 
-function hintOf({ estimate }: Explanation): string {
+function hintOf({ estimate, targets }: Explanation): string {
   if (estimate !== null) return "The width of a band is the share that flows. Thorns: sums of smaller edges.";
-  return "The width of a band is the amount that flows. Orange raises the value, violet lowers it. Thorns: sums of smaller edges; grey: biases.";
+  const grey = targets[0]?.routed === undefined ? "biases" : "biases, and what stays with attention weights";
+  return `The width of a band is the amount that flows. Orange raises the value, violet lowers it. Thorns: sums of smaller edges; grey: ${grey}.`;
 }
 
 function announcementOf({ target, flow, node }: FlowView): string {
@@ -167,11 +175,12 @@ function announcementOf({ target, flow, node }: FlowView): string {
   return `${flow.rows.shown[node.row]} at depth ${node.depth}: relevance ${format.signed(value)}`;
 }
 
-function factsOf({ error, facts, estimate }: Explanation): HTMLElement {
+function factsOf({ error, facts, estimate, targets }: Explanation): HTMLElement {
   if (estimate !== null) return h("span", { class: "hint estimate" }, "estimate");
   if (error === null) return factsPopover("how it was made", facts, [], "Click for model facts.");
-  const description =
-    "At every layer, the relevance of all tokens and the biases add up to the model\u2019s value. Largest relative error:";
+  const parts =
+    targets[0]?.routed === undefined ? " and the biases" : ", the biases and what stays with attention weights";
+  const description = `At every layer, the relevance of all tokens${parts} add up to the model\u2019s value. Largest relative error:`;
   const proof = [h("p", {}, `${description} ${format.error(error)}`)];
   return factsPopover(exactTo(error), facts, proof, "Conservation: click for model facts.");
 }

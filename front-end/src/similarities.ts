@@ -1,14 +1,12 @@
 /** A page of similarities: one pair of texts, or a query and its passages. */
 import { h } from "./draw/dom";
-import { inkOf } from "./draw/ink";
 import { type Focus, type SimilarityView, similarityView } from "./draw/similarityview";
 import { similarityFigure } from "./exports/figure";
 import { similarityCsv, similarityJson } from "./exports/records";
 import type { Host } from "./hosts/host";
-import { Lifetime } from "./lifetime";
 import * as format from "./model/format";
 import type { Payload } from "./model/payload";
-import { type Account, accountOf, decodeSimilarity, SIDES, type Similarity } from "./model/similarity";
+import { type Account, accountOf, decodeSimilarity, hasImage, SIDES, type Similarity } from "./model/similarity";
 import {
   fitSimilarityState,
   initialSimilarityState,
@@ -18,6 +16,7 @@ import {
 import { formatState } from "./model/state";
 import { Store } from "./model/store";
 import { label } from "./model/tokens";
+import { Page } from "./page";
 import { Exports } from "./panels/exports";
 import { exactTo, factsPopover } from "./panels/facts";
 import { Masthead } from "./panels/masthead";
@@ -28,7 +27,7 @@ import { Sums } from "./panels/similarity/sums";
 import { type Actions, SimilarTexts } from "./panels/similarity/texts";
 import { SimilarityToolbar } from "./panels/similarity/toolbar";
 import type { Exportable } from "./section";
-import { runShortcut, type Shortcut } from "./shortcuts";
+import type { Shortcut } from "./shortcuts";
 
 const SHARES = [10, 20, 30, 40, 50, 60, 70, 80, 90, 95, 99, 100];
 
@@ -40,8 +39,8 @@ export async function mountSimilarities(root: HTMLElement, payload: Payload, hos
 }
 
 class Similarities {
-  private readonly lifetime = new Lifetime();
   private readonly store: Store<SimilarityState>;
+  private readonly page: Page<SimilarityState>;
   private readonly initial: SimilarityState;
   private readonly toolbar: SimilarityToolbar;
   private readonly masthead: Masthead;
@@ -55,11 +54,8 @@ class Similarities {
   private readonly corner = h("div");
   private readonly hint = h("p", { class: "hint" });
   private readonly announcement = h("p", { class: "visually-hidden", role: "status" });
-  private readonly darkScheme = window.matchMedia("(prefers-color-scheme: dark)");
-  private readonly paper = window.matchMedia("print");
   private view: SimilarityView | null = null;
   private made: { name: string; account: Account } | null = null;
-  private pending = 0;
 
   constructor(
     private readonly root: HTMLElement,
@@ -68,6 +64,7 @@ class Similarities {
   ) {
     this.initial = initialSimilarityState(similarities[0]!);
     this.store = new Store(this.fitted(parseSimilarityState(host.readState(), this.initial)));
+    this.page = new Page(root, host, this.store);
     const actions: Actions = { choose: (focus) => this.choose(focus), hover: (focus) => this.hover(focus) };
     this.toolbar = new SimilarityToolbar(this.store, similarities);
     this.passages = similarities.length > 1 ? new Passages(this.store, similarities) : null;
@@ -82,13 +79,8 @@ class Similarities {
   }
 
   dispose(): void {
-    this.lifetime.end();
-    this.store.close();
-    window.cancelAnimationFrame(this.pending);
-    for (const panel of [this.masthead, this.toolbar, this.passages, this.texts, this.map, this.sums, this.partners])
-      panel?.dispose();
-    this.root.classList.remove("explorer");
-    this.root.replaceChildren();
+    const { masthead, toolbar, passages, texts, map, sums, partners } = this;
+    this.page.dispose([masthead, toolbar, passages, texts, map, sums, partners]);
   }
 
   private build(): void {
@@ -103,20 +95,16 @@ class Similarities {
     const side = h("div", { class: "inspector" }, this.sums, this.partners);
     const stage = h("article", { class: "stage similarity-stage" }, this.passages, card, this.map, side);
     stage.classList.toggle("ranked", this.passages !== null);
-    this.root.classList.add("explorer");
     this.root.replaceChildren(this.masthead.element, h("div", { class: "similarities" }, this.toolbar, stage));
   }
 
   private listen(): void {
     this.store.subscribe(() => this.changed());
-    this.lifetime.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
-      runShortcut(this.shortcuts, event),
+    this.page.listen(
+      () => this.shortcuts,
+      () => this.show(),
+      (fragment) => this.fitted(parseSimilarityState(fragment, this.initial)),
     );
-    for (const media of [this.darkScheme, this.paper]) this.lifetime.listen(media, "change", () => this.show());
-    const unsubscribe = this.host.onState?.((fragment) =>
-      this.store.set(this.fitted(parseSimilarityState(fragment, this.initial))),
-    );
-    if (unsubscribe) this.lifetime.onEnd(unsubscribe);
   }
 
   private fitted(state: SimilarityState): SimilarityState {
@@ -134,24 +122,15 @@ class Similarities {
     this.host.writeState(formatState(state, this.initial));
   }
 
-  /** Paper is light. */
-  private dark(): boolean {
-    const { theme } = this.store.state;
-    if (this.paper.matches) return false;
-    return theme === "auto" ? this.darkScheme.matches : theme === "dark";
-  }
-
   private show(): void {
-    if (this.lifetime.ended) return;
+    if (this.page.ended) return;
     const { state } = this.store;
-    const dark = this.dark();
-    this.root.dataset.theme = dark ? "dark" : "light";
-    this.host.applyTheme?.(dark);
-    const view = similarityView(this.account(state), state, { ink: inkOf(this.root), dark });
+    const look = this.page.look();
+    const view = similarityView(this.account(state), state, look);
     const elsewhere = this.view?.account.similarity !== view.account.similarity;
     this.view = view;
     this.toolbar.update(state);
-    this.passages?.update({ state, dark });
+    this.passages?.update({ state, dark: look.dark });
     this.heading(view, elsewhere);
     for (const panel of [this.texts, this.map, this.sums, this.partners]) panel.update(view);
     this.masthead.update(state);
@@ -168,13 +147,24 @@ class Similarities {
   private heading(view: SimilarityView, elsewhere: boolean): void {
     const { similarity, table } = view.account;
     const { measure, value, facts } = similarity;
-    this.title.textContent = `${measure} ${format.number(value)}`;
+    const { logit_scale: scale, logit_bias: shift } = facts;
+    const logit =
+      typeof scale === "number" && typeof shift === "number"
+        ? ` \u00b7 logit ${format.number(scale * value + shift)}`
+        : "";
+    this.title.textContent = `${measure} ${format.number(value)}${logit}`;
     const pooling = facts.pooling === undefined ? "" : ` \u00b7 ${facts.pooling} pooling`;
     this.note.textContent = `${facts.model ?? ""}${pooling}`;
     if (elsewhere) this.corner.replaceChildren(factsOf(similarity));
-    const drawn = `${view.pairs.length} pairs, ${format.share(view.carried)} of what is between the texts.`;
-    const colours = "Orange raises the similarity, violet lowers it; the wider a ribbon, the more.";
-    this.hint.textContent = table ? `${colours} ${drawn}` : "Orange raises the similarity, violet lowers it.";
+    const isImage = hasImage(view.account);
+    const drawn = isImage
+      ? ""
+      : `${view.pairs.length} pairs, ${format.share(view.carried)} of what is between the texts.`;
+    const signs = "Orange raises the similarity, violet lowers it";
+    const how = isImage
+      ? "point at a token, and the image shows what each patch does with it."
+      : `the wider a ribbon, the more. ${drawn}`;
+    this.hint.textContent = table ? `${signs}; ${how}` : `${signs}.`;
     const chosen = SIDES.filter((side) => view.selected?.[side] !== undefined).map(
       (side) => `${label(view.account.lines[side].units.shown[view.selected![side]!]!)} (${side} text)`,
     );
@@ -202,8 +192,7 @@ class Similarities {
   }
 
   private hover(focus: Focus | null): void {
-    window.cancelAnimationFrame(this.pending);
-    this.pending = window.requestAnimationFrame(() => {
+    this.page.later(() => {
       for (const panel of [this.texts, this.map, this.partners]) panel.point(focus);
     });
   }

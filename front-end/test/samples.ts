@@ -60,6 +60,7 @@ export function guitarist(): Similarity {
       first: side(["[CLS]", "guitar", "##ist"], [0.05, 0.35, 0.15], [0, -0.05, 0.05]),
       second: side(["music", "[SEP]"], [0.45, 0.05], [-0.05, 0]),
     },
+    pictures: { first: null, second: null },
     table: Float32Array.from([0.05, 0, 0.375, 0.025, 0.125, -0.025]),
     constant: 0,
     matches: null,

@@ -1,6 +1,6 @@
 """The analyzer: a model ready to be analysed, and the one way from inputs to results.
 
-Resolves what was asked for against what the model has; `passes` does the work and `Analysis` holds the answer.
+Resolves what was requested against what the model has; `passes` does the work and `Analysis` holds the answer.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import xarray as xr
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from normscope.capture import LONG
-from normscope.chain.baseline import baseline
+from normscope.chain.joint_gates import counting
 from normscope.chain.measure import KeptTraces, check_arithmetic
 from normscope.chain.trace import LayerTrace
 from normscope.deprecated import renamed_keywords, warn_renamed
@@ -31,9 +31,10 @@ from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan
 from normscope.explain.parse import checked, read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
+from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
 from normscope.families.spec import Stack
-from normscope.inputs import DecoderText, ImageInput, Input, Reading, TokenSequence
+from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -42,11 +43,14 @@ from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
+from normscope.models.towers import has_two_towers, tower_of
 from normscope.options import (
     StackName,
+    counted,
     ff_baseline_of,
     stack_name,
     value_bias_of,
+    weights_of,
     whole_number,
     with_keywords,
 )
@@ -74,11 +78,10 @@ from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
 from normscope.results.similarity import Similarity
-from normscope.similarity.comparing import Comparison, checked_measure, embedding_spec
-from normscope.similarity.plain import embeddings
-from normscope.similarity.searching import best_passages
+from normscope.similarity.comparing import Comparison, checked_measure
+from normscope.similarity.encoders import Encoders, InputReader
+from normscope.similarity.searching import TextOrImage, best_passages
 from normscope.similarity.spec import Task
-from normscope.similarity.texts import TextReader
 
 
 def load(
@@ -97,7 +100,7 @@ def load(
 
     Args:
         model: what to load. A live model is used as it is and is left exactly as it was after every analysis.
-        tokenizer: the tokenizer, or where to load it from; by default the one beside the model. Optional: token ids
+        tokenizer: the tokenizer, or where to load it from; by default the one next to the model. Optional: token ids
             work without one.
         dtype: dtype to load the weights in (default: that of the checkpoint). `torch.float64` gives an analysis to
             1e-12; bf16 and fp16 weights are analysed in float32 arithmetic.
@@ -116,19 +119,18 @@ def load(
         >>> len(analyzer.layers), analyzer.scopes[-1]
         (6, 'AttnResLnFfResLn')
     """
-    return Analyzer.of(
-        load_model(
-            model,
-            tokenizer,
-            dtype=dtype,
-            device=device,
-            device_map=device_map,
-            revision=revision,
-            allow_pickle=allow_pickle,
-            trust_remote_code=trust_remote_code,
-            family=family,
-        )
+    options = ModelOptions(
+        cast("PreTrainedModel | str | Path | None", model),
+        tokenizer,
+        dtype=dtype,
+        device=device,
+        device_map=device_map,
+        revision=revision,
+        allow_pickle=allow_pickle,
+        trust_remote_code=trust_remote_code,
+        family=family,
     )
+    return Analyzer.of(load_model(options))
 
 
 class Analyzer(Model):
@@ -170,17 +172,7 @@ class Analyzer(Model):
             torch.float64
         """
         options.refuse_unusable()
-        return load(
-            options.model,
-            tokenizer=options.tokenizer,
-            dtype=_dtype(options),
-            device=options.device,
-            device_map=options.device_map,
-            revision=options.revision,
-            allow_pickle=options.allow_pickle,
-            trust_remote_code=options.trust_remote_code,
-            family=options.family,
-        )
+        return cls.of(load_model(options))
 
     @classmethod
     def without_weights(cls, options: ModelOptions) -> Analyzer:
@@ -192,18 +184,7 @@ class Analyzer(Model):
             device(type='meta')
         """
         options.refuse_unusable()
-        if options.is_live or not isinstance(options.tokenizer, str | Path | None):
-            raise InputError("A live model has its weights: estimate it as it is.")
-        return cls.of(
-            sketched_model(
-                cast("str | Path | None", options.model),
-                options.tokenizer,
-                dtype=_dtype(options),
-                revision=options.revision,
-                trust_remote_code=options.trust_remote_code,
-                family=options.family,
-            )
-        )
+        return cls.of(sketched_model(options))
 
     @property
     def model(self) -> PreTrainedModel:
@@ -211,7 +192,10 @@ class Analyzer(Model):
         return self.module
 
     def of_stack(self, stack: StackName) -> Analyzer:
-        """The model with one of its two stacks as what is analysed. The encoder reads its text alone.
+        """The model with one of its two stacks, or towers, as what is analysed. An encoder reads its text alone.
+
+        Args:
+            stack: `"encoder"` or `"decoder"`; of a model of images and texts, such as CLIP, `"image"` or `"text"`.
 
         Examples:
             >>> from transformers import BartConfig, BartModel
@@ -219,9 +203,16 @@ class Analyzer(Model):
             >>> bart.of_stack("encoder").scopes == bart.encoder_scopes
             True
         """
+        name = stack_name(stack)
+        if has_two_towers(self.module):
+            if name not in ("image", "text"):
+                raise InputError(f"{self.name} has towers for images and texts, and no {name}: say 'image' or 'text'.")
+            return tower_of(self, name)
         if self.family.encoder is None:
             raise InputError(f"{self.name} has no encoder and decoder, but one stack: leave out stack (--stack).")
-        return self._of_encoder if stack_name(stack) == "encoder" else self
+        if name in ("image", "text"):
+            raise InputError(f"{self.name} has an encoder and a decoder, and no towers for images and texts.")
+        return self._of_encoder if name == "encoder" else self
 
     @cached_property
     def _of_encoder(self) -> Analyzer:
@@ -237,20 +228,21 @@ class Analyzer(Model):
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
             inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
-                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`.
+                each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
+                model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
@@ -263,7 +255,7 @@ class Analyzer(Model):
             heads: also keep the maps of each head (`AttnW`, `Attn`; of projections at every scope).
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
-            projections: beside the norms, also the projections, for `Analysis.map(..., quantity="projection")`.
+            projections: in addition to the norms, the projections, for `Analysis.map(..., quantity="projection")`.
             approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
                 `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
                 with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
@@ -272,6 +264,8 @@ class Analyzer(Model):
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             value_bias: count the value projection's bias with the `"token"` (as the papers do) or with the `"bias"`.
+            gates: whether gates of attention are constants (`"fixed"`), or share in what they let through, which then counts
+                with the query's own token (`"joint"`).
             ff_baseline: where the integrated gradients of feed-forwards start: at `"zero"` (as in the papers), or at the
                 `"bias"`, what enters an activation without any token.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
@@ -312,7 +306,7 @@ class Analyzer(Model):
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, "value_bias": asked.value_bias, "ff_baseline": asked.ff_baseline, **method.facts}
+        facts = {**self.facts, **counted(asked), **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)
@@ -335,13 +329,13 @@ class Analyzer(Model):
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -356,11 +350,11 @@ class Analyzer(Model):
         own, _ = resolve.scopes_asked(self, asked.scopes)
         value_bias = value_bias_of(asked.value_bias)
         measure = Decomposition(ratios=tuple(own), value_bias=value_bias)
-        start = baseline(asked.ff_baseline, value_bias)
+        start = counting(asked, value_bias)
         request = resolve.request(self, [measure], [], asked.layers, None, asked.dtype, start)
         sequences, single = resolve.read(self, inputs, asked.decoder_text, Reading(pretokenized, asked.truncate))
         measured = Pass(self, request).over(sequences, progress=asked.progress, tell=asked.on_progress)
-        facts = {**self.facts, "value_bias": value_bias, "ff_baseline": asked.ff_baseline}
+        facts = {**self.facts, **counted(asked)}
         ratios = [results.mixing_ratios(item, facts) for item in measured]
         return ratios[0] if single else ratios
 
@@ -372,13 +366,13 @@ class Analyzer(Model):
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
@@ -395,7 +389,7 @@ class Analyzer(Model):
                 first token in which they differ.
             at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
                 the end, or by its name. By default the last, the mask, or the only one.
-            continue_for: instead of a target, let a causal model continue the text by at most so many tokens, always the
+            continue_for: instead of a target, let a causal model continue the text by at most this many tokens, always the
                 most probable one whatever its settings of generation say, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
                 or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
@@ -411,6 +405,8 @@ class Analyzer(Model):
             method: how to attribute, by name (`normscope methods` lists them) or with options (`normscope.method`). Only
                 the pull-back follows what flows through the layers, adds up exactly, and takes the next two arguments.
             heads: also keep the edges of every head, `[layer, head, query, key]`.
+            edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
+                default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
             ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
                 linear in the states that enter a layer.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -432,10 +428,10 @@ class Analyzer(Model):
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
         method = attribution(asked.method)
-        if asked.heads and not method.follows:
+        if (asked.heads or asked.edges) and not method.follows:
             raise InputError(
-                f"The method {method.facts['method']!r} does not follow single heads: leave out heads, or use "
-                f"'pull-back'."
+                f"The method {method.facts['method']!r} follows nothing through the layers: leave out heads and edges, or "
+                f"use 'pull-back'."
             )
         if ff_baseline_of(asked.ff_baseline) != "zero" and not method.through_slopes:
             raise InputError(
@@ -446,7 +442,8 @@ class Analyzer(Model):
         said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
         wanted = checked(*said, asked.objective)
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
-        request = PullRequest(asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline)
+        how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
+        request = PullRequest(*how, weights=weights_of(asked.weights))
         explanations = [self._explain(item, wanted, method, request) for item in sequences]
         return explanations[0] if single else explanations
 
@@ -463,7 +460,8 @@ class Analyzer(Model):
     ) -> Explanation:
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
-        return Explanation.from_tree(method.explain(Asked(self, sequence, question, request)))
+        asked = Asked(self, sequence, question, request)
+        return Explanation.from_tree(method.explain(asked)).with_model(asked)
 
     @with_keywords(AnswerOptions, AnswerRequest)
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
@@ -476,7 +474,7 @@ class Analyzer(Model):
 
         Keyword Args:
             context: a document, a list of them, or documents by name.
-            question: what is asked about it.
+            question: the question about it.
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
@@ -526,7 +524,7 @@ class Analyzer(Model):
         Keyword Args:
             pooling: how the last states become an embedding: `"mean"`, `"first"`, `"last"`, `"weighted-mean"`, `"max"`,
                 `"mean-sqrt-len"`, or several joined by a plus. `"late-interaction"` keeps one vector of unit length for each
-                token. By default what `modules.json` beside the model says: pooling, dense layers, norms.
+                token. By default what `modules.json` next to the model says: pooling, dense layers, norms.
             task: whether texts are a `"query"` or a `"document"`, which may have prompts and lengths of their own.
             prompt: an instruction before every text, instead of the model's own.
             truncate: cut texts that are longer than the model takes, instead of refusing them.
@@ -541,33 +539,38 @@ class Analyzer(Model):
             (2, 384)
         """
         asked = EmbeddingRequest(**options)
-        spec = embedding_spec(self, asked.pooling)
-        reader = TextReader(self, spec, truncate=asked.truncate)
-        single = isinstance(texts, str)
-        read = [reader.read(text, asked.task, asked.prompt) for text in ([texts] if single else _listed(texts))]
-        rows = [each.cpu().numpy() for each in embeddings(self, spec, read, asked.on_progress)]
-        if spec.is_late:
+        encoders = Encoders.of(self, asked.pooling)
+        reader = encoders.reader(truncate=asked.truncate)
+        items, single = _items(texts)
+        read = [reader.read(item, asked.task, asked.prompt) for item in items]
+        rows = [each.cpu().numpy() for each in encoders.embeddings(read, asked.on_progress)]
+        if encoders.main.spec.is_late:
             return rows[0] if single else rows
         return rows[0][0] if single else np.concatenate(rows)
 
     @overload
-    def similarity(self, first: str, second: str, **options: Unpack[SimilarityOptions]) -> Similarity: ...
+    def similarity(
+        self, first: TextOrImage, second: TextOrImage, **options: Unpack[SimilarityOptions]
+    ) -> Similarity: ...
     @overload
-    def similarity(self, first: str, second: list[str], **options: Unpack[SimilarityOptions]) -> list[Similarity]: ...
+    def similarity(
+        self, first: TextOrImage, second: list[TextOrImage] | list[str], **options: Unpack[SimilarityOptions]
+    ) -> list[Similarity]: ...
 
     @with_keywords(SimilarityOptions, SimilarityRequest)
     def similarity(
-        self, first: str, second: str | Sequence[str], **options: Unpack[SimilarityOptions]
+        self, first: TextOrImage, second: TextOrImage | Sequence[TextOrImage], **options: Unpack[SimilarityOptions]
     ) -> Similarity | list[Similarity]:
         """Why two texts are similar: a table of pairs of tokens that adds up, exactly, to the similarity of the model.
 
         Args:
-            first: a text, such as a query.
-            second: another text, or a list of texts, such as passages; what belongs to the first is computed once.
+            first: a text, such as a query. For a model of images and texts (CLIP, SigLIP), also an image: a path, a PIL
+                image, an array, or its `pixel_values`; its tokens are its patches.
+            second: another, or a list, such as passages; what belongs to the first is computed once.
 
         Keyword Args:
             pooling: as in `embed`.
-            measure: `"cosine"` or `"dot"`; by default what the files beside the model say, and otherwise the cosine.
+            measure: `"cosine"` or `"dot"`; by default what the files next to the model say, and otherwise the cosine.
             retrieval: the first text is a query and the second a document: each gets the prompt and the length that the
                 model has for it. Late interaction is always a retrieval.
             first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
@@ -594,8 +597,7 @@ class Analyzer(Model):
         """
         asked = SimilarityRequest(**options)
         comparison, reader, (role, other_role) = self._comparison(asked)
-        single = isinstance(second, str)
-        texts = [second] if single else _listed(second)
+        texts, single = _items(second)
         query = reader.read(first, role, asked.first_prompt)
         others = [reader.read(text, other_role, asked.second_prompt) for text in texts]
         found = [Similarity(each) for each in comparison.datasets(query, others, asked.on_progress)]
@@ -603,16 +605,16 @@ class Analyzer(Model):
 
     @with_keywords(SimilarityOptions, SimilarityRequest)
     def search(
-        self, query: str, passages: Iterable[str], *, top: int = 5, **options: Unpack[SimilarityOptions]
+        self, query: TextOrImage, passages: Iterable[TextOrImage], *, top: int = 5, **options: Unpack[SimilarityOptions]
     ) -> list[Similarity]:
         """The passages that the model finds most similar to a query, best first, and why.
 
         Args:
-            query: what is looked for.
-            passages: texts, also from a generator: they are embedded in batches, and only the best are kept.
+            query: what is looked for, a text or an image.
+            passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 
-        The options are those of `similarity`. The attribute `passage` of a result is its place among the passages, from 0.
+        The options are those of `similarity`. The attribute `passage` of a result is its index among the passages, from 0.
 
         Examples:
             >>> passages = ["It rains in Bergen.", "The orchestra tunes its violins.", "Stocks fell on Monday."]
@@ -633,22 +635,23 @@ class Analyzer(Model):
             for rank, (hit, dataset) in enumerate(zip(found, datasets, strict=True), 1)
         ]
 
-    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, TextReader, tuple[Task | None, Task | None]]:
+    def _comparison(self, asked: SimilarityRequest) -> tuple[Comparison, InputReader, tuple[Task | None, Task | None]]:
         """How texts are compared and read, and what the first and the second are."""
         check_arithmetic(asked.dtype)
-        spec = embedding_spec(self, asked.pooling)
+        encoders = Encoders.of(self, asked.pooling)
+        spec = encoders.main.spec
         measure = checked_measure(spec, asked.measure, self.name)
         roles: tuple[Task | None, Task | None] = (None, None)
         if asked.retrieval or spec.is_late:
             roles = ("query", "document")
-        comparison = Comparison(self, spec, measure, asked.table, asked.dtype)
-        return comparison, TextReader(self, spec, truncate=asked.truncate), roles
+        comparison = Comparison(self, encoders, measure, asked.table, asked.dtype)
+        return comparison, encoders.reader(truncate=asked.truncate), roles
 
     @renamed_keywords(words="pretokenized", target="decoder_text")
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -691,7 +694,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | int | Sequence[int],
+        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -719,8 +722,10 @@ class Analyzer(Model):
         if count < 1:
             raise InputError(f"At least one value is explained, not {count}.")
         check_arithmetic(dtype)
-        stacks = explained_of(self, count, dtype, heads=heads, head=True)
         lengths = planned.lengths(self, inputs, decoder_text, Reading(pretokenized, truncate))
+        long = not heads and min(max(each) for each in lengths) >= LONG
+        streamed = long and can_stream(self)
+        stacks = explained_of(self, count, dtype, heads=heads, head=True, edges=not long, streamed=streamed)
         short_run = planned.short_explanation(self, self.explain, dtype, heads=heads) if timed else None
         return plan(self, stacks, lengths, short_run=short_run, clock=clock)
 
@@ -750,14 +755,16 @@ class Analyzer(Model):
         if count < 1 or length < 1:
             raise InputError(f"At least one value of at least one token is explained, not {count} of {length}.")
         check_arithmetic(dtype)
-        streamed = length >= LONG and self.family.encoder is None
+        streamed = length >= LONG and can_stream(self)
         stacks = explained_of(self, count, dtype, heads=False, head=True, edges=False, streamed=streamed)
         sizes = [Length(length)] if self.family.encoder is None else [Length(1, length)]
         short_run = planned.short_explanation(self, self.explain, dtype, heads=False) if timed else None
         return plan(self, stacks, sizes, short_run=short_run, clock=clock)
 
     @renamed_keywords(target="decoder_text")
-    def traces(self, inputs: Input | ImageInput, *, decoder_text: DecoderText | None = None) -> list[LayerTrace]:
+    def traces(
+        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+    ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 
         Examples:
@@ -788,14 +795,12 @@ _MOVED = {
 """What only experiments use, by its old name: the module and the function, which takes the model first."""
 
 
-def _listed(texts: object) -> list[str]:
-    """The texts of a list, which is not empty."""
-    if not isinstance(texts, Sequence):
-        raise InputError(f"Expected a text or a list of texts, not a {type(texts).__name__} ({texts!r:.60}).")
-    if not texts:
+def _items(given: object) -> tuple[list[Any], bool]:
+    """The texts and images of a list, which is not empty, or the only one, and whether it is a single one."""
+    if isinstance(given, str) or is_image(given):
+        return [given], True
+    if not isinstance(given, Sequence):
+        raise InputError(f"Expected a text or a list of texts, not a {type(given).__name__} ({given!r:.60}).")
+    if not given:
         raise InputError("The list of texts is empty. Give at least one.")
-    return list(texts)
-
-
-def _dtype(options: ModelOptions) -> torch.dtype | None:
-    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype
+    return list(cast("Sequence[Any]", given)), False

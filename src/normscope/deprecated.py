@@ -49,7 +49,7 @@ class MovedModules(MetaPathFinder, Loader):
 
 
 def warn_renamed(old: str, new: str, *, frames: int = 1) -> None:
-    """Warn of an old name, at the line that calls the function which calls this one, or so many frames further out."""
+    """Warn of an old name, at the line that calls the function which calls this one, or that many frames further out."""
     message = f"{old} is deprecated and will be removed in the next minor version: use {new}."
     warnings.warn(message, DeprecationWarning, stacklevel=2 + frames)
 

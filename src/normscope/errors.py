@@ -1,6 +1,6 @@
 """Every error a user can cause, under one base class.
 
-A message says what was asked, what was found and what to do about it, and a note names the section of the documentation
+A message says what was requested, what was found and what to do about it, and a note names the section of the documentation
 that has more. Nothing here knows models or tensors.
 """
 
@@ -29,11 +29,11 @@ class InputError(NormscopeError, ValueError):
 
 
 class ScopeError(InputError):
-    """A scope was asked for that does not exist here."""
+    """A scope was requested that does not exist here."""
 
 
 class SelectionError(InputError):
-    """A layer, head or query was asked for that does not exist here."""
+    """A layer, head or query was requested that does not exist here."""
 
 
 class ModelError(NormscopeError):

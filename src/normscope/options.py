@@ -125,7 +125,7 @@ def also_spelled(**spellings: str) -> Callable[[_Function], _Function]:
     return decorate
 
 
-# ---- Numbers as people give them, of Python, numpy or torch: whole ones, alone or several, places among others, and
+# ---- Numbers as people give them, of Python, numpy or torch: whole ones, alone or several, indices among others, and
 # shares.
 #
 # Layers, heads, positions, labels and token ids are read here, so that every call takes and refuses the same. Truth
@@ -164,7 +164,7 @@ def whole_numbers(values: object, what: str) -> list[int]:
 
 
 def position_of(position: object, length: int, what: str = "token") -> int:
-    """A place among so many, negative from the end."""
+    """An index among this many, negative from the end."""
     place = whole_number(position, f"The position of a {what}")
     if not -length <= place < length:
         raise SelectionError(
@@ -192,8 +192,15 @@ def _is_truth(value: object) -> bool:
 ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
 
+Gates = Literal["fixed", "joint"]
+"""Gates of attention are constants of the pass, or share in what they let through."""
+
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
+
+Weights = Literal["constant", "half", "players", "joint"]
+"""What becomes of `weight x value` in an attention: all to the value, half of it, or to each of query, key and value what
+integrated gradients give."""
 
 Objective = Literal["alternatives", "contrast", "centred", "logit"]
 """What is explained of a label, such as a token: its logit above the mean of all other labels' (weighted by their
@@ -222,8 +229,8 @@ Products = Literal["tf32", "bf16"]
 TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 
-StackName = Literal["decoder", "encoder"]
-"""The stack of an encoder-decoder model that is looked at."""
+StackName = Literal["decoder", "encoder", "image", "text"]
+"""The stack of an encoder-decoder model that is looked at, or the tower of a model of images and texts."""
 
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
@@ -244,7 +251,7 @@ MOST_JOBS = 1024
 """How many processes of one machine a run may be shared out to; a typing error would end the machine."""
 
 BiasShare = Literal["apart", "absdot", "norm", "equal"]
-"""What becomes of biases: kept apart, or shared out over the tokens as DecompX does, wherever one is added."""
+"""What becomes of biases: kept separate, or shared out over the tokens as DecompX does, wherever one is added."""
 
 Removal = Literal["auto", "mask", "drop", "mean"]
 """How a token is removed; `mean` puts the mean of the input's own embeddings in its place."""
@@ -270,6 +277,18 @@ class Conventions:
         ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
     ] = "token"
     ff_baseline: DocumentedBaseline = "zero"
+    gates: Annotated[
+        Gates,
+        Documentation(
+            "Take gates of attention as constants ('fixed'), or count their share with the query's own token ('joint')."
+        ),
+    ] = "fixed"
+
+
+def counted(conventions: Conventions) -> dict[str, str]:
+    """The conventions as facts of a result; gates only where they are not what they are by default."""
+    facts: dict[str, str] = {"value_bias": conventions.value_bias, "ff_baseline": conventions.ff_baseline}
+    return facts if conventions.gates == "fixed" else {**facts, "gates": conventions.gates}
 
 
 PAPERS = Conventions()
@@ -291,6 +310,16 @@ def ff_baseline_of(name: str) -> FeedForwardBaseline:
     return _chosen(
         name, get_args(FeedForwardBaseline), "Integrated gradients of feed-forwards (ff_baseline) start at {}, not at"
     )
+
+
+def weights_of(name: str) -> Weights:
+    """What becomes of attention weights."""
+    return _chosen(name, get_args(Weights), "Attention weights (weights) are counted by {}, not by")
+
+
+def gates_of(name: str) -> Gates:
+    """What becomes of the gates of attention."""
+    return _chosen(name, get_args(Gates), "Gates of attention (gates) are {}, not")
 
 
 def objective_of(name: str) -> Objective:

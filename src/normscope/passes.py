@@ -19,7 +19,7 @@ from rich.progress import Progress
 
 from normscope.capture import LONG, Side, rows_together
 from normscope.capture.heads import HeadListener
-from normscope.chain.baseline import BiasBaseline
+from normscope.chain.joint_gates import Counting
 from normscope.chain.measure import AnyMeasure, CaptureDepth, Measure, Request, StackRequest, Variables, query_positions
 from normscope.chain.trace import CrossAttention, LayerTrace
 from normscope.errors import CompletenessError, UnsupportedArchitectureError
@@ -107,7 +107,7 @@ class Pass:
         return folds
 
     def _capture(self, batch: Batch, sides: Sequence[Side], main: _Fold) -> None:
-        """The pass itself. What a decoder reads must be what its encoder gives out, token by token."""
+        """The pass itself. What a decoder reads must be what its encoder outputs, token by token."""
         if self.model.family.encoder is None:
             self.model.capture(batch, sides, dtype=self.dtype)
             return
@@ -129,7 +129,7 @@ class _Fold:
     batch: Batch
     rows: list[list[int]] | None
     count: Callable[[int], None]
-    baseline: BiasBaseline | None = None
+    baseline: Counting | None = None
     states: dict[tuple[int, AnyMeasure], Any] = field(default_factory=dict)
     worst: dict[int, float] = field(default_factory=dict[int, float])
     begun: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])

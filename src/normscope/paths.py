@@ -1,6 +1,6 @@
 """What paths lead to: where a result may be written and where it may not, said before anything is computed.
 
-A link is followed to the file behind it. Nothing but a regular file is ever written or replaced.
+A link is followed to the file behind it. Only a regular file is ever written or replaced.
 """
 
 from __future__ import annotations
@@ -123,6 +123,10 @@ TABLES = ("csv", PARQUET, "json")
 NETCDF = "nc"
 PAGE = "html"
 PAGES = (PAGE, "htm")
+IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
+"""The endings of files that are read as images."""
+SOUNDS = ("wav", "wave", "flac", "ogg", "mp3", "aiff", "aif")
+"""The endings of files that are read as sounds."""
 
 MAPS = (*FIGURES, *TABLES, NETCDF)
 """What maps and mixing ratios are written to."""

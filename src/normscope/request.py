@@ -20,6 +20,7 @@ from normscope.options import (
     Documentation,
     DocumentedBaseline,
     FeedForwardBaseline,
+    Gates,
     Masking,
     Measure,
     Objective,
@@ -27,6 +28,7 @@ from normscope.options import (
     Products,
     StackName,
     ValueBias,
+    Weights,
 )
 
 if TYPE_CHECKING:
@@ -68,6 +70,7 @@ class ConventionOptions(TypedDict, total=False):
 
     value_bias: ValueBias
     ff_baseline: FeedForwardBaseline
+    gates: Gates
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +91,14 @@ class RecordingOptions:
     """How a pass is recorded that is followed back through all layers."""
 
     ff_baseline: DocumentedBaseline = "zero"
+    weights: Annotated[
+        Weights,
+        Documentation(
+            "What becomes of weight times value in every attention: 'constant' gives all to the value, 'half' half of "
+            "it, and 'joint' integrates through queries, keys and values. What is left is the routing account.",
+            panel=_HOW,
+        ),
+    ] = "constant"
     dtype: Dtype | None = None
     max_memory: Annotated[
         int | None,
@@ -104,6 +115,7 @@ class RecordingKeywords(TypedDict, total=False):
     """The fields of `RecordingOptions` as keywords."""
 
     ff_baseline: FeedForwardBaseline
+    weights: Weights
     dtype: Dtype | None
     max_memory: int | None
     on_progress: OnProgress | None
@@ -280,6 +292,14 @@ class ExplainedOptions:
         Documentation("How to attribute; `normscope methods` lists the methods.", command_line_type=str, panel=_HOW),
     ] = "pull-back"
     heads: Annotated[bool, Documentation("Also keep the edges of every head (in a .nc).", panel=_HOW)] = False
+    edges: Annotated[
+        bool | None,
+        Documentation(
+            "Keep what flows from every token to every other in each layer. Default: for inputs of fewer than 1,024 tokens, "
+            "and for --flow.",
+            panel=_HOW,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -299,6 +319,7 @@ class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     objective: Objective | None
     method: str | Method
     heads: bool
+    edges: bool | None
 
 
 _ANSWERED, _GENERATED = "What is answered", "How it is answered"
@@ -491,7 +512,10 @@ class RunSettings(Conventions):
     ] = None
     stack: Annotated[
         StackName | None,
-        Documentation("The stack of an encoder-decoder model to look at. Default: the decoder."),
+        Documentation(
+            "The stack of an encoder-decoder model to look at (default: the decoder), or the tower of a model of images and "
+            "texts."
+        ),
     ] = None
     approximate: Annotated[
         ApproximationName | None,

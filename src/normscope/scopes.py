@@ -198,6 +198,6 @@ def resolve_all(names: str | Iterable[str] | None, available: Sequence[str]) -> 
     single = isinstance(names, str) or not hasattr(names, "__iter__")
     asked: list[Any] = [names] if single else list(names)
     if not asked:
-        raise ScopeError(f"No scope was asked for. Available scopes: {listing(available)}.")
+        raise ScopeError(f"No scope was requested. Available scopes: {listing(available)}.")
     wanted = {resolve(name, available) for name in asked}
     return [Scope(scope) for scope in available if scope in wanted]

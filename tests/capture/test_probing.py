@@ -28,13 +28,16 @@ def test_the_weights_seen_by_running_again_are_those_that_the_interface_shows() 
     maps = []
     for family in (shown, again):
         ns.register_family(family)
-        maps.append(ns.load(model).analyze(ids(5, 6, 7, 8, 9)).map("AttnW").values)
+        analysis = ns.load(model).analyze(ids(5, 6, 7, 8, 9))
+        assert isinstance(analysis, ns.Analysis)
+        maps.append(analysis.map("AttnW").values)
     ns.register_family(shown)
     np.testing.assert_allclose(maps[0], maps[1], atol=1e-6)
 
 
 def test_a_window_hides_all_that_lies_outside_of_it() -> None:
     analysis = ns.load(tiny("longformer", attention_window=4)).analyze(ids(*range(5, 15)))
+    assert isinstance(analysis, ns.Analysis)
     weights = analysis.map("AttnW", layer=1).values
     far = abs(np.subtract.outer(np.arange(10), np.arange(10))) > 2
     assert weights[far].max() < 1e-12

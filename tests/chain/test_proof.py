@@ -77,7 +77,7 @@ def analyzer_of(name: str, dtype: torch.dtype) -> ns.Analyzer:
 
 @contextmanager
 def changed(model: nn.Module, path: str, change: Change) -> Generator[None]:
-    """Let a module give out something else."""
+    """Let a module output something else."""
 
     def hook(_: nn.Module, __: Any, output: Any) -> Any:
         return change(output) if isinstance(output, Tensor) else (change(output[0]), *output[1:])

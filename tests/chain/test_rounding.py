@@ -15,7 +15,7 @@ SIZES = pytest.mark.parametrize("size", [1.0, 1e-22, 1e15])
 
 
 def computed(size: float = 1.0, groups: int = 1) -> tuple[Computed, Tensor]:
-    """A product, with a bias and something that bypasses it, and what a model of float32 would give out."""
+    """A product, with a bias and something that bypasses it, and what a model of float32 would output."""
     random = torch.Generator().manual_seed(0)
     rows, bypass = (torch.randn(ROWS, width, generator=random) * size for width in (INPUTS, OUTPUTS))
     linear = Linear(torch.randn(OUTPUTS, INPUTS, generator=random), torch.randn(OUTPUTS, generator=random) * size)

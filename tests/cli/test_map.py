@@ -229,3 +229,11 @@ def test_approximate_maps_say_so_on_the_terminal_and_in_tables(run: Callable[...
         kinds = {row["scope"]: row["approximate"] for row in csv.DictReader(file)}
     assert kinds["AttnResLn"] == "exact"
     assert kinds["AttnResLnFfResLn"] == "sketch"
+
+
+def test_edges_are_cut_in_the_model_and_compared(run: Callable[..., Output]) -> None:
+    code, out, _ = run("explain", TEXT, "--state", "--at", "singer", "--verify", "3")
+    assert code == 0
+    table = out[out.index("Cut in the model") :]
+    assert len([line for line in table.splitlines() if line.strip()[:1].isdigit()]) == 3
+    assert "all together" in table and "Correlation of predicted and observed" in table

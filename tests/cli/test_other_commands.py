@@ -113,7 +113,7 @@ def test_models_refused_lists_what_is_not_analysed_and_why(run: Callable[..., Ou
     assert code == 0
     rows = [line.split()[0] for line in out.splitlines()[2:]]
     assert rows == sorted(refused_models())
-    _, out, _ = run("models", "falcon_mamba", "--refused")
+    _, out, _ = run("models", "rwkv", "--refused")
     assert "recurrence" in out
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.tiny_models import tiny
+from support.two_towers import saved
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import normscope as ns
@@ -79,3 +80,13 @@ def test_a_model_that_reads_both_texts_together_is_explained(run: Callable[..., 
     assert code == 0 and "reads both texts together" in err and "guitar" in out
     with pytest.raises(ns.InputError, match="cross-encoder"):
         ns.load("./reranker").similarity(FIRST, SECOND)
+
+
+def test_similar_compares_an_image_with_a_text(run: Callable[..., Output], tmp_path: Path) -> None:
+    folder, picture = saved("clip", tmp_path)
+    code, out, err = run("similar", str(picture), "a photo of the cat", "--model", str(folder))
+    assert code == 0, err
+    assert re.search(r"logit [+-]?\d+\.\d{4}", out)
+    assert re.search(r"patch \d,\d", out)
+    code, _, err = run("similar", "missing.png", "a photo", "--model", str(folder))
+    assert code == 2 and "no such file" in err

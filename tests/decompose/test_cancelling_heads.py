@@ -24,7 +24,7 @@ from .truth import (
 
 
 def cancelling(dtype: torch.dtype, surplus: float) -> LayerTrace:
-    """Heads alike but for their size and sign, the last larger by `surplus`: parts are that small beside each head's."""
+    """Heads alike but for their size and sign, the last larger by `surplus`: parts are that small next to each head's."""
     trace = make_trace("gated_pre_norm", Shape(heads=3, dtype=dtype))
     steps = list(trace.steps)
     index, step = next((index, step) for index, step in enumerate(steps) if isinstance(step, Attention))

@@ -1,7 +1,7 @@
 """Random blocks, the truth about them, and what it means to agree with it.
 
 Tolerances. In float32 the engine starts from what a model computed in float32, and the oracle from the block's input
-in float64: they differ by rounding alone, some 1e-7 of an entry; 1e-5 is asked for, of every entry. In float64 they
+in float64: they differ by rounding alone, some 1e-7 of an entry; 1e-5 is requested, of every entry. In float64 they
 agree to 1e-13 where heads do not cancel. Where they do, a norm from a Gram matrix is the root of a difference of large
 numbers, good to the root of float64's rounding: 1e-8 of what cancels, as the tests of cancelling heads ask.
 """

@@ -198,7 +198,7 @@ def test_another_choice_is_refused() -> None:
 
 
 def test_a_refusal_has_the_known_reason_and_what_was_found() -> None:
-    model = model_of("MambaModel", shrunk("mamba"))
+    model = model_of("RwkvModel", shrunk("rwkv"))
     with pytest.raises(
         ns.UnsupportedArchitectureError, match=r"recurrence.*could not be described automatically.*missing is"
     ):

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.sounds import write_wav
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
     AutoTokenizer,
@@ -21,11 +22,19 @@ from transformers import (
     BertConfig,
     BertForMaskedLM,
     BertForSequenceClassification,
+    CLIPConfig,
+    CLIPModel,
     GPT2Config,
     GPT2LMHeadModel,
     PreTrainedTokenizerFast,
     ViTConfig,
     ViTForImageClassification,
+    Wav2Vec2Config,
+    Wav2Vec2FeatureExtractor,
+    Wav2Vec2ForCTC,
+    WhisperConfig,
+    WhisperFeatureExtractor,
+    WhisperForConditionalGeneration,
 )
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
@@ -36,6 +45,9 @@ from normscope.models import source as embedded
 KINDS = {
     "bert-base-uncased": "masked",
     "google/vit-base-patch16-224": "vision",
+    "facebook/wav2vec2-base-960h": "hearing",
+    "openai/whisper-tiny": "whisper",
+    "openai/clip-vit-base-patch32": "towers",
     "Helsinki-NLP/opus-mt-de-en": "translation",
     "Helsinki-NLP/opus-mt-zh-en": "translation",
     "distilbert/distilbert-base-uncased-finetuned-sst-2-english": "classifier",
@@ -86,6 +98,36 @@ def vision(folder: Path) -> None:
     ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
 
 
+def hearing(folder: Path) -> None:
+    waves = {"conv_dim": [8, 8], "conv_kernel": [10, 3], "conv_stride": [160, 2], "num_feat_extract_layers": 2}
+    Wav2Vec2ForCTC(
+        Wav2Vec2Config(**_BERT, **waves, num_conv_pos_embeddings=4, num_conv_pos_embedding_groups=3)
+    ).save_pretrained(folder)
+    Wav2Vec2FeatureExtractor().save_pretrained(folder)
+
+
+def whisper(folder: Path) -> None:
+    _embedded_tokenizer(folder)
+    side = {"layers": 2, "attention_heads": 3, "ffn_dim": 16}
+    sizes = {f"{stack}_{name}": size for stack in ("encoder", "decoder") for name, size in side.items()}
+    tokens = {"pad_token_id": 0, "bos_token_id": 101, "eos_token_id": 102, "decoder_start_token_id": 101}
+    heard = {"num_mel_bins": 8, "max_source_positions": 50, "max_target_positions": 64}
+    WhisperForConditionalGeneration(
+        WhisperConfig(vocab_size=30522, d_model=12, **heard, **sizes, **tokens)
+    ).save_pretrained(folder)
+    WhisperFeatureExtractor(feature_size=8, chunk_length=1).save_pretrained(folder)
+
+
+def towers(folder: Path) -> None:
+    """An image tower and a text tower whose texts end with the last token of the embedded tokenizer."""
+    text = dict(vocab_size=30522, eos_token_id=102, bos_token_id=101, pad_token_id=0, **_BERT)
+    CLIPModel(CLIPConfig(text_config=text, vision_config=dict(image_size=12, patch_size=4, **_BERT))).save_pretrained(
+        folder
+    )
+    ViTImageProcessorPil(size={"height": 12, "width": 12}).save_pretrained(folder)
+    _embedded_tokenizer(folder)
+
+
 def _embedded_tokenizer(folder: Path) -> None:
     AutoTokenizer.from_pretrained(embedded.model_folder()).save_pretrained(folder)
 
@@ -96,6 +138,9 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "classifier": classifier,
     "translation": translation,
     "vision": vision,
+    "hearing": hearing,
+    "whisper": whisper,
+    "towers": towers,
 }
 
 
@@ -127,10 +172,11 @@ def tiny_models(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Pat
 def workplace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tiny_models: Callable[[str], Path]
 ) -> Callable[[str], Path]:
-    """Prepares the current folder for code: the models that it names are there, and a photo."""
+    """Prepares the current folder for code: the models that it names are there, a photo and a sound."""
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     Image.fromarray(rng.integers(0, 255, (12, 12, 3), dtype=np.uint8)).save("photo.png")
+    write_wav(tmp_path / "speech.wav", rng.uniform(-0.5, 0.5, 4000), 16000)
 
     def prepare(code: str) -> Path:
         for name in set(_LOADED.findall(code)):

@@ -36,8 +36,8 @@ def test_source_columns_are_summed_and_target_rows_averaged() -> None:
 
 def test_rows_belong_to_the_token_given_out_or_to_the_token_read() -> None:
     rows_of = np.full((1, 4, 4), 0.1)
-    rows_of[0, 0, 2] = 1  # gives out target word 0
-    rows_of[0, 1:3, 0] = 1  # give out target word 1; the first of them reads target word 0
+    rows_of[0, 0, 2] = 1  # outputs target word 0
+    rows_of[0, 1:3, 0] = 1  # output target word 1; the first of them reads target word 0
     rows_of[0, 3, 2] = 5  # reads the last token of target word 1
     assert _links(rows_of, "AWO") == [{(1, 0), (0, 1)}]
     assert _links(rows_of, "AWI") == [{(0, 0), (1, 1)}]

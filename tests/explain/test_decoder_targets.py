@@ -155,7 +155,7 @@ def test_a_target_that_leaves_no_room_for_the_start_is_refused_or_cut() -> None:
 
 
 def test_a_pair_of_a_corpus_without_an_end_token_is_aligned_row_by_row(tmp_path: Any) -> None:
-    """The row of the end belongs to no word, and every other to the word that it reads or gives out."""
+    """The row of the end belongs to no word, and every other to the word that it reads or outputs."""
     from normscope.corpora.token_ids import TokenIds  # noqa: PLC0415
     from normscope.experiments.observer import _pair  # noqa: PLC0415  # pyright: ignore[reportPrivateUsage]
 

@@ -75,10 +75,12 @@ def test_the_text_tower_of_every_multimodal_model_passes_the_battery(model_type:
     assert_family(family_of(model_type), model_of(type(AutoModel.from_config(config)).__name__, config))
 
 
-def test_a_model_of_two_towers_is_refused_and_its_towers_are_analysed() -> None:
+def test_a_model_of_two_towers_is_refused_as_a_whole_and_its_towers_are_analysed() -> None:
     model = CLIPModel(CLIPConfig(**TOWERS))
     with pytest.raises(ns.UnsupportedArchitectureError, match=r"CLIPModel.*model\.vision_model or model\.text_model"):
-        ns.load(model)
+        ns.load(model).analyze({"pixel_values": torch.zeros(1, 3, 12, 12)})
+    with pytest.raises(ns.UnsupportedArchitectureError, match="CLIPModel is not analysed as a whole"):
+        assert_family(family_of("clip"), model)
     assert ns.load(model.text_model).family.name == "clip-text"
     tokens = ns.load(model.vision_model).analyze({"pixel_values": torch.zeros(1, 3, 12, 12)}).tokens
     assert tokens[:3] == ["[CLS]", "0,0", "0,1"]

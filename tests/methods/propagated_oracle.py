@@ -1,7 +1,7 @@
 """The propagated decomposition from its definition, in float64: every part of every input token as a vector, at every layer.
 
 It shares no code with `propagate`: norms and feed-forwards are those of the oracle, which computes its own deviations and
-integrates numerically. Biases are kept apart, or shared out as the paper's formulas say.
+integrates numerically. Biases are kept separate, or shared out as the paper's formulas say.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def double(name: str, auto: Any = AutoModel, **overrides: Any) -> ns.Analyzer:
 
 
 def asked(analyzer: ns.Analyzer) -> dict[str, Any]:
-    """What to give beside the input: a decoder reads a text."""
+    """What to give next to the input: a decoder reads a text."""
     target = {} if analyzer.family.encoder is None else {"decoder_text": TARGET}
     return {**target, "dtype": torch.float64}
 

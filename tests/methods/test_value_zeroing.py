@@ -70,7 +70,7 @@ def _zeroing(key: int) -> Any:
 
 
 def _recorded(analyzer: ns.Analyzer, modules: list[nn.Module]) -> dict[nn.Module, Any]:
-    """Hooks that let modules give out what they give out in a plain pass."""
+    """Hooks that let modules output what they output in a plain pass."""
     outputs: dict[nn.Module, Any] = {}
     with _hooked({module: lambda module, _, output: outputs.__setitem__(module, output) for module in modules}):
         _run(analyzer)

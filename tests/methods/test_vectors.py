@@ -1,4 +1,4 @@
-"""Norms of vectors inside a block, against what the model itself gives out."""
+"""Norms of vectors inside a block, against what the model itself outputs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clamping_gpt_oss() -> ns.Analyzer:
 
 
 def own_outputs(analyzer: ns.Analyzer, blocks: str, module: str) -> list[Tensor]:
-    """What a module of every block gives out when the model runs by itself."""
+    """What a module of every block outputs when the model runs by itself."""
     outputs: list[Tensor] = []
 
     def note(_: Any, __: Any, output: Any) -> None:

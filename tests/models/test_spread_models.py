@@ -59,7 +59,7 @@ def _explain(analyzer: ns.Analyzer, **options: Any) -> dict[str, Any]:
 
 
 def _same(ask: Callable[[ns.Analyzer], dict[str, Any]], model: PreTrainedModel, set_aside: Sequence[str] = ()) -> None:
-    """What is asked of a model on one device and of one that is spread is the same but for the order of sums."""
+    """What is requested of a model on one device and of one that is spread is the same but for the order of sums."""
     expected = ask(ns.load(deepcopy(model), tokenizer()))
     device_map = block_by_block(model)
     with spread(model, {**device_map, **{name: "cpu" for name in device_map if name.endswith(tuple(set_aside))}}):

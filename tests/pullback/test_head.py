@@ -34,7 +34,7 @@ from pullback.head_oracle import parts_of_logits
 
 CASES = list(cases())
 FLOAT32_LOGITS = ("Mamba2ForCausalLM",)
-"""They give out logits in float32 whatever the weights are."""
+"""They output logits in float32 whatever the weights are."""
 EVERY_HEAD = pytest.mark.parametrize(
     ("model_type", "class_name", "changes"),
     CASES,
@@ -97,7 +97,7 @@ def exact_trace(model: PreTrainedModel) -> HeadTrace:
 
 
 def made_exact(model: PreTrainedModel, part: Any) -> Iterator[Any]:
-    """A hook by which a norm gives out what it would, with every step of it in the dtype of its input."""
+    """A hook by which a norm outputs what it would, with every step of it in the dtype of its input."""
     if not isinstance(part, NormPart):
         return
     module = model.get_submodule(part.module)
@@ -173,10 +173,10 @@ def test_of_the_output_matrix_only_the_rows_that_are_asked_for_are_touched(trace
     ("targets", "message"),
     [
         ([], "No target was given"),
-        ([Target(9, {0: 1.0})], "Row 9 of the logits was asked for; there are 9"),
+        ([Target(9, {0: 1.0})], "Row 9 of the logits was requested; there are 9"),
         ([Target(-1, {0: 1.0})], "Row -1"),
         ([Target(0, {})], "names no label"),
-        ([Target(0, {50: 1.0})], "Label 50 was asked for; there are 50, from 0 to 49"),
+        ([Target(0, {50: 1.0})], "Label 50 was requested; there are 50, from 0 to 49"),
     ],
 )
 def test_a_target_that_does_not_exist_is_refused(trace: HeadTrace, targets: list[Target], message: str) -> None:

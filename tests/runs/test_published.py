@@ -1,4 +1,4 @@
-"""Published values stand beside measured ones where model, corpus and masking are the papers', and nowhere else."""
+"""Published values stand next to measured ones where model, corpus and masking are the papers', and nowhere else."""
 
 from __future__ import annotations
 

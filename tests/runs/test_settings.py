@@ -1,4 +1,4 @@
-"""What is asked of a run reaches every sequence, or is refused before the work begins; the manifest says what was done."""
+"""What is requested of a run reaches every sequence, or is refused before the work begins; the manifest records it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_the_manifest_says_of_each_experiment_what_was_masked(analyzer: Any) -> 
         "dispersion": (False, "the experiment masks no tokens"),
         "expansion-rate": nothing,
     }
-    everything = (True, "asked for all experiments")
+    everything = (True, "requested for all experiments")
     assert masking(masking="all") == {
         "mixing-ratio": everything,
         "dispersion": everything,

@@ -17,6 +17,7 @@ from normscope.chain.trace import Normalise
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
 from normscope.similarity.comparing import Comparison
+from normscope.similarity.encoders import Encoder, Encoders
 from normscope.similarity.recording import RecordedText, record
 from normscope.similarity.spec import EmbeddingSpec
 from normscope.similarity.texts import TextInput
@@ -42,7 +43,7 @@ class Parts:
 
 
 def last_states(recorded: RecordedText) -> Parts:
-    """The parts of the states that the model gives out: behind the last block, and the steps of the model's own end."""
+    """The parts of the states that the model outputs: behind the last block, and the steps of the model's own end."""
     result = propagated(recorded.layers)[-1]
     current = Parts(result.parts, result.bias)
     states = recorded.head.states.double()
@@ -62,6 +63,11 @@ def last_states(recorded: RecordedText) -> Parts:
         else:
             return current
     return current
+
+
+def of(model: Model, spec: EmbeddingSpec) -> Encoders:
+    """The encoders of a model with a description of its own."""
+    return Encoders(model.name, **{model.family.reads: Encoder(model, spec)})
 
 
 def recorded_pair(model: Model, spec: EmbeddingSpec, *texts: TextInput) -> list[RecordedText]:

@@ -23,7 +23,7 @@ from normscope.similarity.plain import embeddings
 from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, Pool, UnitLength, named_pooling
 from normscope.similarity.spec import Reading as How
 
-from .frozen import Parts, last_states, products, recorded_pair, table_of, text_of
+from .frozen import Parts, last_states, of, products, recorded_pair, table_of, text_of
 
 FIRST, SECOND = "A man is playing a guitar on stage.", "Someone performs live music with a guitar."
 
@@ -55,7 +55,7 @@ def test_every_pooling_of_every_kind_of_block_is_the_product_of_vectors(architec
     model = ns.load(make(architecture, **changes).double())
     texts = [text_of(ids) for ids in token_ids(7, 5)]
     spec = named_pooling(mode, How())
-    found = table_of(Comparison(model, spec, "dot"), *texts)
+    found = table_of(Comparison(model, of(model, spec), "dot"), *texts)
     parts = []
     for recorded in recorded_pair(model, spec, *texts):
         states = last_states(recorded)
@@ -100,7 +100,7 @@ def test_dense_layers_norms_and_several_poolings_are_the_product_of_vectors() ->
             )
         )
     lengths = [float((side.parts.sum(1) + side.bias).norm()) for side in sides]
-    found = table_of(Comparison(model, spec, "cosine"), *texts)
+    found = table_of(Comparison(model, of(model, spec), "cosine"), *texts)
     torch.testing.assert_close(found, products(*sides, 1 / (lengths[0] * lengths[1])), rtol=1e-7, atol=1e-9)
 
 
@@ -122,7 +122,7 @@ def test_late_interaction_is_the_sum_of_the_products_that_were_matched() -> None
     scores[:, ~torch.tensor(scored)] = -9
     best = scores.argmax(-1)
     expected = products(rows[0], Parts(rows[1].parts[best], rows[1].bias[best]), 1.0)
-    comparison = Comparison(model, spec, "late-interaction")
+    comparison = Comparison(model, of(model, spec), "late-interaction")
     torch.testing.assert_close(table_of(comparison, *texts), expected, rtol=1e-7, atol=1e-9)
     (dataset,) = comparison.datasets(texts[0], [texts[1]])
     assert dataset["first_match"].values.tolist() == best.tolist()
@@ -143,13 +143,13 @@ def test_dimensions_are_pulled_back_where_they_are_fewer_than_tokens() -> None:
         states = last_states(recorded)
         mean = pooled("mean", states, states.bias)
         sides.append(mean.through(lambda vectors: vectors @ few.linear.weight.T))
-    found = table_of(Comparison(model, spec, "dot"), *texts)
+    found = table_of(Comparison(model, of(model, spec), "dot"), *texts)
     torch.testing.assert_close(found, products(*sides, 1.0), rtol=1e-7, atol=1e-9)
 
 
 def test_tiles_do_not_change_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     model = ns.load(tiny_architectures.tiny("llama").double())
-    comparison = Comparison(model, named_pooling("last", How()), "cosine")
+    comparison = Comparison(model, of(model, named_pooling("last", How())), "cosine")
     texts = [text_of(ids) for ids in token_ids(9, 8)]
     whole = table_of(comparison, *texts)
     monkeypatch.setattr(account, "TILE_ELEMENTS", 1)
@@ -175,7 +175,7 @@ def test_every_architecture_adds_up_to_the_cosine_of_its_own_states(name: str, c
     model = ns.load(tiny_architectures.tiny(name, **changes))
     mode = "last" if model.family.stack.causal else "mean"
     texts = [text_of(ids) for ids in token_ids(6, 4)]
-    (dataset,) = Comparison(model, named_pooling(mode, How()), "cosine").datasets(texts[0], [texts[1]])
+    (dataset,) = Comparison(model, of(model, named_pooling(mode, How())), "cosine").datasets(texts[0], [texts[1]])
     with torch.no_grad():
         ids = [torch.tensor([text.sequence.features["input_ids"]]) for text in texts]
         states = [model.model.eval()(each).last_hidden_state[0] for each in ids]
@@ -189,11 +189,11 @@ def test_the_encoder_of_an_encoder_decoder_is_compared_alone() -> None:
     settings = dict(tiny_architectures.VARIANTS)["t5"]
     model = ns.load(tiny_architectures.tiny("t5", T5EncoderModel, **settings))
     texts = [text_of(ids) for ids in token_ids(6, 4)]
-    (dataset,) = Comparison(model, named_pooling("mean", How()), "cosine").datasets(texts[0], [texts[1]])
+    (dataset,) = Comparison(model, of(model, named_pooling("mean", How())), "cosine").datasets(texts[0], [texts[1]])
     assert float(dataset["completeness_error"]) < 1e-4
     whole = ns.load(tiny_architectures.tiny("t5", **settings))
     with pytest.raises(ns.InputError, match="load its encoder alone"):
-        list(Comparison(whole, named_pooling("mean", How()), "cosine").datasets(texts[0], [texts[1]]))
+        list(Comparison(whole, of(whole, named_pooling("mean", How())), "cosine").datasets(texts[0], [texts[1]]))
 
 
 def test_the_example_of_the_documentation() -> None:

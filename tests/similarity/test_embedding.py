@@ -1,4 +1,4 @@
-"""Embeddings beside those of sentence-transformers: its folders are read, and its numbers are met."""
+"""Embeddings next to those of sentence-transformers: its folders are read, and its numbers are met."""
 
 from __future__ import annotations
 

@@ -23,5 +23,5 @@ def test_a_module_outside_of_the_models_folder_is_refused(tmp_path: Path, above:
     (folder / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
     model = tiny("bert")
     model.name_or_path = str(folder)
-    with pytest.raises(ns.ModelError, match=r"modules.json has a module at .*other', which is outside of its folder"):
+    with pytest.raises(ns.ModelError, match=r"modules.json has a module at .*, which is outside of its folder"):
         folder_spec(ns.load(model))

@@ -18,6 +18,7 @@ from transformers import (
     SeamlessM4Tv2ForTextToText,
     SiglipForImageClassification,
     SiglipTextModel,
+    TrOCRForCausalLM,
 )
 
 # Deliberately awkward: three heads, a hidden size that divides nothing, a feed-forward of a prime size.
@@ -96,6 +97,28 @@ KIMI_LINEAR = {
     **{**SHARED_EXPERTS, **LATENT, **HYBRID_LAYERS, **LISTED_LAYERS, "routed_scaling_factor": 1.5},
     **dict(linear_num_heads=4, linear_head_dim=6, linear_conv_kernel_dim=3),
 }
+AFMOE = {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}
+NEMOTRON_H = {
+    **GROUPED,
+    **dict(layers_block_type=["linear_attention", "moe", "full_attention", "mlp"], head_dim=8),
+    **dict(mamba_num_heads=4, mamba_head_dim=6, n_groups=2, ssm_state_size=5, conv_kernel=3, chunk_size=4),
+    **dict(n_routed_experts=5, num_experts_per_tok=2, n_group=1, topk_group=1, moe_intermediate_size=12),
+    **dict(moe_shared_expert_intermediate_size=20, routed_scaling_factor=1.5),
+}
+MINIMAX = {
+    **{**GROUPED_EXPERTS, **HYBRID_LAYERS, "block_size": 4, "head_dim": 6},
+    **dict(full_attn_alpha_factor=1.5, full_attn_beta_factor=0.7, linear_attn_alpha_factor=1.2),
+    **dict(linear_attn_beta_factor=0.8, mlp_alpha_factor=1.3, mlp_beta_factor=0.6),
+}
+GEMMA4 = {
+    **{**GROUPED, "head_dim": 8, "global_head_dim": 12, "hidden_size_per_layer_input": 0, "sliding_window": 3},
+    **dict(num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"]),
+}
+MAMBA = dict(state_size=5, expand=2, conv_kernel=3, time_step_rank=4)
+JAMBA = {
+    **{**GROUPED_EXPERTS, "num_hidden_layers": 3, "attn_layer_period": 2, "attn_layer_offset": 1},
+    **dict(expert_layer_period=2, expert_layer_offset=1, mamba_d_state=5, mamba_d_conv=3, mamba_dt_rank=4),
+}
 LLAMA4 = dict(
     text_config={**SIZE, **GROUPED_EXPERTS, "intermediate_size_mlp": 28, "moe_layers": [1]},
     vision_config=dict(
@@ -103,10 +126,21 @@ LLAMA4 = dict(
         **dict(projector_input_dim=12, projector_output_dim=12, image_size=8, patch_size=4),
     ),
 )
+WAVES = dict(
+    conv_dim=[8, 8],
+    conv_kernel=[5, 3],
+    conv_stride=[4, 2],
+    num_conv_pos_embeddings=4,
+    num_feat_extract_layers=2,
+    num_conv_pos_embedding_groups=3,
+)
+WHISPER = {**BART, "num_mel_bins": 6, "max_source_positions": 11, "max_target_positions": 32}
+SPECTROGRAM = dict(max_length=16, num_mel_bins=10, patch_size=4, time_stride=4, frequency_stride=3)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
     "emu3_text_model": Emu3TextModel,
+    "trocr": TrOCRForCausalLM,
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
@@ -225,7 +259,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("emu3_text_model", GROUPED),
     ("deepseek_v32", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
     ("glm_moe_dsa", {**LATENT_EXPERTS, **INDEXER, **LISTED_LAYERS}),
-    ("afmoe", {**GROUPED_EXPERTS, "num_hidden_layers": 3, "num_dense_layers": 1, "num_shared_experts": 1}),
+    ("afmoe", AFMOE),
     ("qwen3_next", {**SHARED_EXPERTS, **DELTA_RULE, "mlp_only_layers": [0], "shared_expert_intermediate_size": 12}),
     ("qwen3_5_text", QWEN3_5),
     ("qwen3_5_moe_text", {**GROUPED_EXPERTS, **QWEN3_5, "shared_expert_intermediate_size": 12}),
@@ -247,6 +281,22 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
             "shared_intermediate_size": 12,
         },
     ),
+    ("bailing_hybrid", {**KIMI_LINEAR, "head_dim": 4}),
+    ("olmo_hybrid", {**GROUPED, **DELTA_RULE}),
+    ("nemotron_h", NEMOTRON_H),
+    ("minimax", MINIMAX),
+    ("doge", GROUPED),
+    ("bitnet", GROUPED),
+    ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
+    ("trocr", dict(d_model=24, decoder_layers=2, decoder_attention_heads=3, decoder_ffn_dim=37)),
+    ("gemma4_text", GEMMA4),
+    ("gemma4_text", {**GEMMA4, "attention_k_eq_v": True, "num_global_key_value_heads": 1}),
+    ("gemma4_unified_text", GEMMA4),
+    ("mamba", MAMBA),
+    ("mamba", {**MAMBA, "use_conv_bias": False, "use_bias": True}),
+    ("falcon_mamba", MAMBA),
+    ("jamba", JAMBA),
+    ("recurrent_gemma", {**GROUPED, "block_types": ["recurrent", "attention"], "lru_width": 20, "conv1d_width": 3}),
     ("lfm2", {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False}),
     ("lfm2_moe", {**GROUPED_EXPERTS, **CONVOLUTIONS, "num_dense_layers": 1}),
     ("mpt", dict(d_model=24, n_heads=3, n_layers=2, max_seq_len=32, expansion_ratio=2)),
@@ -275,9 +325,17 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ),
     *((model_type, {**SEAMLESS, "num_attention_heads": 3}) for model_type in ("seamless_m4t", "seamless_m4t_v2")),
     ("mvp", BART),
+    ("whisper", WHISPER),
+    *((name, {**WAVES, "feat_extract_norm": "group"}) for name in ("wav2vec2", "hubert", "unispeech", "unispeech-sat")),
+    ("wav2vec2", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
+    ("data2vec-audio", {**WAVES, "conv_pos_kernel_size": 3}),
+    ("audio-spectrogram-transformer", SPECTROGRAM),
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
     ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
     ("longformer", dict(attention_window=4)),
+    ("fnet", {}),
+    ("ibert", {}),
+    ("data2vec-vision", dict(**IMAGE, use_relative_position_bias=True, layer_scale_init_value=0.1)),
     ("nystromformer", dict(conv_kernel_size=3, num_landmarks=8, segment_means_seq_len=8)),
     ("convbert", dict(embedding_size=16, num_attention_heads=4, head_ratio=2, conv_kernel_size=5, num_groups=1)),
     ("convbert", dict(embedding_size=24, num_attention_heads=4, intermediate_size=36, num_groups=2)),

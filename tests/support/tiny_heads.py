@@ -69,7 +69,7 @@ CHANGES: dict[str, list[dict[str, Any]]] = {
     "UltrabertForSequenceClassification": [{"classifier_pooling": "mean"}],
     "UMT5ForConditionalGeneration": [{"tie_word_embeddings": False}, {"tie_word_embeddings": True}],
 }
-"""Configurations beside the default one in which a head is another."""
+"""Configurations next to the default one in which a head is another."""
 
 
 def head_classes(model_type: str) -> list[str]:

@@ -21,6 +21,7 @@ from normscope.capture import family_in
 from normscope.errors import NormscopeError
 from normscope.families import family_of, supported_models
 from normscope.families.heads import head_of
+from normscope.families.refused import check_whole
 from normscope.testing import assert_explained, assert_family, assert_head
 from normscope.testing.inputs import random_inputs
 from normscope.testing.tiny import model_of, shrunk
@@ -74,6 +75,8 @@ def _try_class(model_type: str, task: str, class_name: str) -> Trial:
         model = built(model_type, class_name)
         if model_type in supported_models():
             _run(model)
+        elif task in ("causal", "masked"):
+            _run_with_ids(model)
     except NormscopeError as error:
         return Trial(class_name, task, "refused", reason=str(error))
     except Exception as error:  # whatever a configuration that was guessed may throw
@@ -99,9 +102,16 @@ def built(model_type: str, class_name: str) -> PreTrainedModel:
 
 def _run(model: PreTrainedModel) -> None:
     """A plain pass: a configuration that was guessed may be one with which the model itself cannot run."""
+    check_whole(type(model).__name__)
     family = family_in(model, family_of(model.config.model_type))
     with torch.no_grad():
         model.base_model(**random_inputs(family, model))
+
+
+def _run_with_ids(model: PreTrainedModel) -> None:
+    """The same of a type that no family describes: it has to run with nothing but a text."""
+    with torch.no_grad():
+        model(input_ids=torch.arange(3, 12)[None])
 
 
 def _proved(model: PreTrainedModel) -> float:

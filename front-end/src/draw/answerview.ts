@@ -1,5 +1,6 @@
 /** What the panels of an answer show: its shares in a word or in all, and the colours for them. */
 import { type Answer, type Focus, fedBy, type Shares, sharesOf } from "../model/answer";
+import type { Look } from "../section";
 import { inkOn, type Palette } from "./colour";
 import { largest, signs, tint } from "./flowview";
 import type { Ink } from "./ink";
@@ -15,11 +16,6 @@ export interface AnswerView {
   /** What the item in focus put into every word; null if none is, or if that is not known. */
   fed: number[] | null;
   colours: Palette;
-  ink: Ink;
-  dark: boolean;
-}
-
-export interface Look {
   ink: Ink;
   dark: boolean;
 }

@@ -3,12 +3,13 @@
  * of its cell, and at every token the ribbons lie side by side. Owns no state and handles no events.
  */
 import * as format from "../model/format";
-import { type Account, type Line, type Pair, SIDES, type SideName } from "../model/similarity";
+import { type Account, type Line, largestOf, type Pair, SIDES, type SideName } from "../model/similarity";
 import { isolated, label, shortLabel } from "../model/tokens";
 import { inkOn, type Palette } from "./colour";
-import { signColour, tint } from "./flowview";
+import { signColour, signs, tint } from "./flowview";
 import type { Ink } from "./ink";
 import { type Box, type Mark, textWidth } from "./marks";
+import { picture } from "./picture";
 
 /** A unit of a text, in its place. */
 export type Chip = Box;
@@ -46,6 +47,9 @@ export type Ruler = (text: string, size: number) => number;
 
 const onScreen: Ruler = (text, size) => textWidth(isolated(text), { size });
 
+/** An image is no larger, and patches no smaller than a finger or a pointer can tell apart. */
+const LARGEST_IMAGE = 440;
+
 /** Where the units of both texts are, and how wide ribbons between the given pairs may be. */
 export function ribbonLayout(
   { lines }: Account,
@@ -56,11 +60,12 @@ export function ribbonLayout(
   const widths = ({ units }: Line, size: number): number[] =>
     units.texts.map((text) => Math.ceil(ruler(chipText(text), size)) + 2 * PADDING);
   const fits = (size: number): boolean =>
-    SIDES.every((side) => lengthOf(lines[side], widths(lines[side], size)) <= width);
+    SIDES.every((side) => lines[side].patches !== null || lengthOf(lines[side], widths(lines[side], size)) <= width);
   const size = SIZES.find((one) => one * ROOM_PER_SIZE <= width && fits(one)) ?? SIZES.at(-1)!;
   const room = { height: Math.round(size * 1.3) + 6, width };
   const first = placed(lines.first, widths(lines.first, size), { ...room, top: 0 });
-  const depth = Math.min(DEPTH.most, Math.max(DEPTH.least, DEPTH.share * width));
+  const isImage = SIDES.some((side) => lines[side].patches !== null);
+  const depth = isImage ? DEPTH.least : Math.min(DEPTH.most, Math.max(DEPTH.least, DEPTH.share * width));
   const second = placed(lines.second, widths(lines.second, size), { ...room, top: bottomOf(first) + depth });
   const chips = { first, second };
   return { chips, size, width, height: bottomOf(second), scale: scaleOf(chips, pairs) };
@@ -80,6 +85,7 @@ function placed(
   widths: readonly number[],
   { height, width, top }: { height: number; width: number; top: number },
 ): Chip[] {
+  if (line.patches) return patched(line.patches, widths, { height, width, top });
   const chips: Chip[] = [];
   let [x, y] = [0, top];
   for (const [unit, own] of widths.entries()) {
@@ -95,6 +101,34 @@ function placed(
   if (y > top) return chips;
   const shift = Math.floor((width - x) / 2);
   return chips.map((chip) => ({ ...chip, x: chip.x + shift }));
+}
+
+/** An image: its special tokens in a line, and below them the patches, as they lie in it. */
+function patched(
+  patches: NonNullable<Line["patches"]>,
+  widths: readonly number[],
+  { height, width, top }: { height: number; width: number; top: number },
+): Chip[] {
+  const rows = 1 + Math.max(...patches.map((patch) => patch?.row ?? 0));
+  const columns = 1 + Math.max(...patches.map((patch) => patch?.column ?? 0));
+  const side = Math.min(width, LARGEST_IMAGE) / Math.max(rows, columns);
+  const left = (width - side * columns) / 2;
+  const below = top + (patches.includes(null) ? height + LINE_GAP : 0);
+  let x = left;
+  return patches.map((patch, unit): Chip => {
+    if (patch) return { x: left + patch.column * side, y: below + patch.row * side, width: side, height: side };
+    const chip = { x, y: top, width: widths[unit]!, height };
+    x += chip.width + GAP;
+    return chip;
+  });
+}
+
+/** Where the image of a side is: around its patches; null for a text. */
+export function imageBox({ chips }: RibbonLayout, side: SideName, { patches }: Line): Box | null {
+  const own = chips[side].filter((_, unit) => patches?.[unit]);
+  const [first, last] = [own[0], own.at(-1)];
+  if (!first || !last) return null;
+  return { x: first.x, y: first.y, width: last.x + last.width - first.x, height: last.y + last.height - first.y };
 }
 
 function bottomOf(chips: readonly Chip[]): number {
@@ -197,12 +231,25 @@ function bandOf({ from, to, width }: Ribbon, [top, bottom]: [number, number]): s
   return `${down}${up}Z`;
 }
 
+/** The images of sides that are images, as marks. */
+export function imageMarks(at: RibbonLayout, { lines, similarity }: Account): Mark[] {
+  return SIDES.flatMap((side): Mark[] => {
+    const [box, shown] = [imageBox(at, side, lines[side]), similarity.pictures[side]];
+    return box && shown ? [{ kind: "bitmap", ...box, bitmap: picture(shown), smooth: true }] : [];
+  });
+}
+
+/** How much of an image its patches hide. */
+const COVER = 0.62;
+
 /** The units of both texts as marks, tinted by what each does: for figures (on the page they are buttons). */
-export function chipMarks(at: RibbonLayout, { lines }: Account, colours: Palette, ink: Ink): Mark[] {
+export function chipMarks(at: RibbonLayout, { lines }: Account, colours: Palette, ink: Ink, dark: boolean): Mark[] {
   return SIDES.flatMap((side) =>
     at.chips[side].flatMap((chip, unit): Mark[] => {
-      const { units, shares } = lines[side];
-      const fill = tint(shares[unit]!, colours);
+      const { units, shares, patches } = lines[side];
+      const own = patches ? signs(largestOf(lines[side], shares), dark) : colours;
+      const fill = tint(shares[unit]!, own);
+      if (patches?.[unit]) return [{ kind: "rect", ...chip, fill, opacity: COVER }];
       const text = isolated(chipText(label(units.texts[unit]!)));
       const middle = { x: chip.x + chip.width / 2, y: chip.y + chip.height / 2 };
       return [

@@ -8,11 +8,12 @@ import type { Ink } from "../draw/ink";
 import { LEGEND, legendMarks, legendTitle } from "../draw/legend";
 import { cellsOf, mapMarks, NO_MATCHES, surroundings } from "../draw/mapmarks";
 import { type Mark, paintMarks, svgDocument } from "../draw/marks";
-import { chipMarks, ribbonLayout, ribbonMarks } from "../draw/ribbons";
+import { chipMarks, imageMarks, ribbonLayout, ribbonMarks } from "../draw/ribbons";
 import type { SimilarityView } from "../draw/similarityview";
 import { greyedOf, methodShown, ownBarsOf, quantityShown, titleOf, type View } from "../draw/view";
 import { ranking } from "../model/answer";
 import { addend, number } from "../model/format";
+import { hasImage } from "../model/similarity";
 import { isolated, phrase, shortLabel } from "../model/tokens";
 
 const MARGIN = 12;
@@ -81,7 +82,11 @@ export function similarityFigure(view: SimilarityView): Figure {
         kind: "group",
         x: MARGIN,
         y: HEADING,
-        marks: [...ribbonMarks(at, account, pairs, { dark, focus: null }), ...chipMarks(at, account, colours, ink)],
+        marks: [
+          ...imageMarks(at, account),
+          ...(hasImage(account) ? [] : ribbonMarks(at, account, pairs, { dark, focus: null })),
+          ...chipMarks(at, account, colours, ink, dark),
+        ],
       },
     ],
   });

@@ -97,6 +97,9 @@ export interface TargetPayload {
   value: number;
   /** Null where shares are not meant to add up to the value. */
   bias: number | null;
+  /** What stays with attention weights, as a whole and by the tokens looked at (the encoder's last), where it is counted. */
+  routed?: number;
+  lookedAt?: number[];
 }
 
 /** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */
@@ -163,6 +166,8 @@ export interface SidePayload {
   margin: number[] | null;
   /** With the shares it adds up to the value. */
   bias: number;
+  /** Where this side is an image, whose tokens have rows and columns; left out if only its pixels are known. */
+  image?: ImagePayload;
 }
 
 /** Of late interaction, for every first token: the token of the second text that it matched (-1: none), and how well. */

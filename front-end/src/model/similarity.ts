@@ -1,4 +1,5 @@
 /** Why two texts are similar: both texts, the table between them, and how all of it adds up, in any units. No DOM. */
+import { type Picture, pictureOf } from "./analysis";
 import { decodeBlock } from "./decode";
 import type { Matrix } from "./matrix";
 import type { Facts, SidePayload, SimilarityPayload } from "./payload";
@@ -20,6 +21,8 @@ export interface Similarity {
   unit: string;
   error: number;
   sides: Record<SideName, SidePayload>;
+  /** The images, of sides that are images. */
+  pictures: Record<SideName, Picture | null>;
   /** `[first, second]`; null where only the shares of tokens are known. */
   table: Float32Array | null;
   constant: number;
@@ -36,10 +39,15 @@ export async function decodeSimilarity(payload: SimilarityPayload): Promise<Simi
     unit,
     error,
     sides: { first, second },
+    pictures: { first: await pictureOn(first), second: await pictureOn(second) },
     table: table && (await decodeBlock(table)).read(0, rows),
     constant: constant ?? 0,
     matches,
   };
+}
+
+async function pictureOn({ image }: SidePayload): Promise<Picture | null> {
+  return image ? pictureOf(image) : null;
 }
 
 /** The kinds of units that one text or the other can be put into. */
@@ -59,6 +67,8 @@ export interface Line {
   prompt: boolean[];
   /** Whether a unit continues the word of the one before it. */
   joined: boolean[];
+  /** Of an image, the row and column of every unit; null for units that are no patches. */
+  patches: ({ row: number; column: number } | null)[] | null;
 }
 
 /** A similarity in units. */
@@ -80,8 +90,13 @@ export function accountOf(similarity: Similarity, options: { kind: UnitKind; spe
   return { similarity, lines, table: similarity.table && summed(similarity.table, lines) };
 }
 
-function lineOf({ tokens, share, margin }: SidePayload, options: { kind: UnitKind; special: boolean }): Line {
-  const units = readable(unitsOf(tokens, options), options.kind);
+function lineOf({ tokens, share, margin }: SidePayload, asked: { kind: UnitKind; special: boolean }): Line {
+  const isImage = tokens.row !== undefined;
+  const options = isImage ? { ...asked, kind: "token" as const } : asked;
+  const plain = readable(unitsOf(tokens, options), options.kind);
+  const patches = isImage ? plain.members.map(([token]) => patchOf(tokens, token!)) : null;
+  const shown = plain.shown.map((text, unit) => (patches?.[unit] ? `patch\u00a0${text}` : text));
+  const units = { ...plain, shown };
   const word = (unit: number): number => tokens.word[units.members[unit]?.[0] ?? -1] ?? -1;
   const sums = (values: readonly number[]): Float64Array =>
     Float64Array.from(units.members, (members) => members.reduce((sum, token) => sum + values[token]!, 0));
@@ -93,7 +108,27 @@ function lineOf({ tokens, share, margin }: SidePayload, options: { kind: UnitKin
     joined: units.members.map(
       (_, unit) => options.kind === "token" && word(unit) !== -1 && word(unit) === word(unit - 1),
     ),
+    patches,
   };
+}
+
+function patchOf({ row, column }: SidePayload["tokens"], token: number): { row: number; column: number } | null {
+  const place = { row: row?.[token] ?? -1, column: column?.[token] ?? -1 };
+  return place.row < 0 ? null : place;
+}
+
+/** Whether one of the two is an image. */
+export function hasImage({ lines }: Account): boolean {
+  return SIDES.some((side) => lines[side].patches !== null);
+}
+
+/** The size of the largest value of a line, patches alone where it is an image: its class token may outshine them all. */
+export function largestOf({ patches }: Line, values: ArrayLike<number>): number {
+  let most = 0;
+  for (let unit = 0; unit < values.length; unit++) {
+    if (!patches || patches[unit]) most = Math.max(most, Math.abs(values[unit]!));
+  }
+  return most;
 }
 
 /** Sentences with spaces that are spaces: only in a token it matters that there is one. */

@@ -1,5 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { accountOf, partnersOf, strongestPairs, sumsOf, unitKinds, withMargins } from "../../src/model/similarity";
+import { imageBox, ribbonLayout } from "../../src/draw/ribbons";
+import {
+  accountOf,
+  hasImage,
+  largestOf,
+  partnersOf,
+  strongestPairs,
+  sumsOf,
+  unitKinds,
+  withMargins,
+} from "../../src/model/similarity";
 import { fitSimilarityState, initialSimilarityState, parseSimilarityState } from "../../src/model/similaritystate";
 import { guitarist } from "../samples";
 
@@ -74,5 +84,31 @@ describe("the state", () => {
       second: -1,
       pair: 0,
     });
+  });
+});
+
+describe("an image and a text", () => {
+  const pictured = guitarist();
+  pictured.sides.first = { ...pictured.sides.first, tokens: { ...pictured.sides.first.tokens } };
+  Object.assign(pictured.sides.first.tokens, { token: ["[CLS]", "0,0", "0,1"], row: [-1, 0, 0], column: [-1, 0, 1] });
+  const account = accountOf(pictured, { kind: "sentence", special: true });
+
+  it("have patches on one side, which are no sentences, and are named so", () => {
+    expect(account.lines.first.patches).toEqual([null, { row: 0, column: 0 }, { row: 0, column: 1 }]);
+    expect(account.lines.first.units.shown).toEqual(["[CLS]", "patch\u00a00,0", "patch\u00a00,1"]);
+    expect(account.lines.second.patches).toBeNull();
+    expect(hasImage(account)).toBe(true);
+  });
+  it("are coloured up to the largest patch, whatever the class token does", () => {
+    expect(largestOf(account.lines.first, [9, -2, 1])).toBe(2);
+    expect(largestOf(account.lines.second, [9, -2])).toBe(9);
+  });
+  it("lie as the patches lie in the image", () => {
+    const at = ribbonLayout(account, [], 600, (text, size) => (text.length * size) / 2);
+    const [cls, one, other] = at.chips.first;
+    expect(other!.x).toBeCloseTo(one!.x + one!.width, 6);
+    expect(other!.y).toBe(one!.y);
+    expect(one!.y).toBeGreaterThan(cls!.y + cls!.height);
+    expect(imageBox(at, "first", account.lines.first)).toMatchObject({ x: one!.x, width: 2 * one!.width });
   });
 });

@@ -28,8 +28,9 @@ from normscope.capture.hooks import (
     recorded_attention,
 )
 from normscope.capture.loose import turned
-from normscope.capture.mixers import Mixer, MixingListener, recorded_mixing
+from normscope.capture.mixing_calls import Mixer, MixingListener, recorded_mixing
 from normscope.capture.probing import probed_weights
+from normscope.capture.scores import WantedScores
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
 from normscope.capture.view import CapturedCall, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
@@ -37,6 +38,7 @@ from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
     DispatchedAttention,
     DispatchedCrossAttention,
     HookedAttention,
@@ -70,7 +72,8 @@ class Side:
 
     `components` is the number of components of the chain to capture (default all), so that no more is stored than needed.
     `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed
-    for these rows and never stored, if the model's attention allows it, and there is a trace for each block.
+    for these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
+    self-attentions also have what their weights are made of, where it is `"known"`, or everywhere (`"required"`).
     """
 
     stack: Stack
@@ -80,6 +83,7 @@ class Side:
     source_lengths: Sequence[int] | None = None
     components: int | None = None
     blocks: Callable[[int], Sequence[Tensor]] | None = None
+    scores: WantedScores = "no"
 
 
 LONG = 1024
@@ -97,7 +101,7 @@ def rows_together(length: int) -> int:
 
 
 Recorder = Callable[[nn.Module, "tuple[Any, ...]", "dict[str, Any]", Any], None]
-"""A forward hook that takes down what a module read and gave out."""
+"""A forward hook that records the input and output of a module."""
 
 
 class _AllDone(Exception):
@@ -214,8 +218,9 @@ def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
 
 
 def _beginning(chain: Sequence[Part], components: int | None) -> Sequence[Part]:
-    """The chain up to a number of components, and one more, whose input is the state after them."""
-    if components is None:
+    """The chain up to a number of components, and one more, whose input is the state after them: the whole chain, if the
+    state shows nowhere before its end."""
+    if components is None or NO_FEED_FORWARD in chain:
         return chain
     ends = [index + 1 for index, part in enumerate(chain) if part.component]
     return chain[: ends[min(components, len(ends) - 1)]]
@@ -269,9 +274,18 @@ class _Listener:
             if isinstance(part, ProbedPart):
                 module = block.get_submodule(part.module)
                 handles.append(module.register_forward_hook(self._probe(block, part), with_kwargs=True))
+        for path in self._with_scores(chain):
+            called = block.get_submodule(path).register_forward_pre_hook(self._call_recorder(path), with_kwargs=True)
+            handles.append(called)
         for path in filter(None, map(experts_path, chain)):
             handles.append(block.get_submodule(path).register_forward_pre_hook(self._routing_recorder(path)))
         return [*handles, block.register_forward_hook(ends)]
+
+    def _with_scores(self, chain: Sequence[Part]) -> list[str]:
+        """The attention modules whose calls are kept, to run them again for their queries and keys."""
+        return (
+            [part.module for part in chain if isinstance(part, DispatchedAttention)] if self.side.scores != "no" else []
+        )
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
@@ -284,9 +298,9 @@ class _Listener:
     def mixers(self, block: nn.Module, chain: Sequence[Part]) -> list[Mixer]:
         """The mixers of a block that mix by a function of their own."""
         return [
-            Mixer(_original(block.get_submodule(part.module)), part.function, self._mixing_recorder(part.module))
+            Mixer(_original(block.get_submodule(part.module)), part.function_name, self._mixing_recorder(part.module))
             for part in chain
-            if isinstance(part, LinearMixer) and part.function is not None
+            if isinstance(part, LinearMixer) and part.function_name is not None
         ]
 
     def _mixing_recorder(self, path: str) -> MixingListener:
@@ -307,18 +321,19 @@ class _Listener:
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
         if self.captured is None:
             return
+        captured, self.captured = self.captured, None  # modules that are run again are no part of the call
         weights = BlockWeights(block, self.dtype, output.device)
         whole = tuple(chain) in self.whole_chains
-        builder = TraceBuilder(chain, whole, weights, self.config, self.side.stack.causal, self.below_attention)
+        stack, scores = self.side.stack, self.side.scores
+        builder = TraceBuilder(chain, whole, weights, self.config, stack.causal, self.below_attention, scores)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
-            view = SequenceView(self.captured, output, sequence, length, source, self.dtype)
+            view = SequenceView(captured, output, sequence, length, source, self.dtype)
             if self.side.blocks is None or not view.is_long:
                 self.side.consume(self.layer, sequence, builder.trace(view))
                 continue
             for trace in builder.traces_of_rows(view, self.side.blocks(sequence)):
                 self.side.consume(self.layer, sequence, trace)
-        self.captured = None
 
     def _recorder(self, path: str, axes: tuple[int, int] | None) -> Recorder:
         """Of the input and output of a module, whose states have two axes exchanged."""
@@ -329,6 +344,13 @@ class _Listener:
                 second = args[1] if len(args) > 1 else kwargs.get("gate")
                 if isinstance(second, Tensor):
                     self.captured.seconds[path] = second
+
+        return note
+
+    def _call_recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
+        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+            if self.captured is not None:
+                self.captured.calls[path] = args, kwargs
 
         return note
 

@@ -6,18 +6,23 @@ here of what is computed with them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
-from normscope.capture.mixers import mixed_values, mixing_weights, shifted
+from normscope.capture.mixers import mixed
+from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.chain.linear import deviation
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     CrossAttention,
@@ -36,9 +41,13 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     Shared,
     Step,
+    ValueSource,
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
+    NO_NORM,
+    AbsentPart,
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
@@ -51,6 +60,7 @@ from normscope.families.spec import (
     FixedLayerNormPart,
     FlatExpertsPart,
     ForkPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     HeadGate,
@@ -68,7 +78,9 @@ from normscope.families.spec import (
     RmsNormPart,
     ScalePart,
     SharedExpertsPart,
+    StretchPart,
     TransposedExpertsPart,
+    UngatedExpertsPart,
     UnitLayerNormPart,
     UnitRmsNormPart,
 )
@@ -77,14 +89,17 @@ from normscope.families.spec import (
 def watched_modules(part: Part) -> tuple[str, ...]:
     """The submodules whose input and output a part needs."""
     match part:
-        case ForkPart() | ScalePart() | ResidualPart():
+        case ScalePart() | StretchPart() | ResidualPart() | AbsentPart():
             return ()
+        case ForkPart():
+            return tuple(path for each in part.around for path in watched_modules(each))
         case (
             DispatchedAttention()
             | DispatchedCrossAttention()
             | HookedAttention()
             | ProbedAttention()
             | ProbedCrossAttention()
+            | FourierMixing()
             | LinearMixer()
         ):
             return _watched_in_attention(part)
@@ -93,7 +108,8 @@ def watched_modules(part: Part) -> tuple[str, ...]:
         case PlainPart():
             return (part.first, part.second)
         case GatedPart():
-            return (part.gate, part.up, part.down)
+            norm = () if part.inner_norm is None else (part.inner_norm.module,)
+            return (part.gate, part.up, part.down, *norm)
         case FusedGatedPart():
             return (part.gate_and_up, part.down)
         case (
@@ -103,6 +119,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             | FlatExpertsPart()
             | InputScaledExpertsPart()
             | PlainExpertsPart()
+            | UngatedExpertsPart()
         ):
             return (part.module, part.router if isinstance(part, InputScaledExpertsPart) else part.experts)
         case SharedExpertsPart():
@@ -116,6 +133,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
+        case FourierMixing():
+            return (part.output,)
         case ProbedAttention() | ProbedCrossAttention():
             return (*projections(part.value), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
@@ -132,7 +151,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
+    also have what their weights are made of, where it is known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -141,6 +161,7 @@ class TraceBuilder:
     config: Config
     causal: bool
     below_attention: bool
+    scores: WantedScores = "no"
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -177,9 +198,15 @@ class TraceBuilder:
     def _step(self, part: Part, view: SequenceView) -> Step:
         match part:
             case ForkPart():
-                return Fork()
+                return Fork(tuple(self._step(each, view) for each in part.around))
+            case ScalePart(factor=str(path)):
+                return Scale(float(self.weights.parameter(path)))
             case ScalePart():
-                return Scale(part.factor)
+                return Scale(float(part.factor))
+            case StretchPart():
+                return Scale(self.weights.parameter(part.parameter))
+            case AbsentPart():
+                return absent(part.component, view, below=self.below_attention)
             case ResidualPart():
                 return Residual()
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
@@ -191,6 +218,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 return self._attention(part, view)
@@ -204,7 +232,7 @@ class TraceBuilder:
         if self.whole and index == len(self.chain) - 1:
             return view.block_output
         match part := self.chain[index]:
-            case ForkPart() | ScalePart() | BesideAttention():
+            case ForkPart() | ScalePart() | StretchPart() | AbsentPart() | BesideAttention():
                 return None
             case (
                 DispatchedAttention()
@@ -212,6 +240,7 @@ class TraceBuilder:
                 | HookedAttention()
                 | ProbedAttention()
                 | ProbedCrossAttention()
+                | FourierMixing()
                 | LinearMixer()
             ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
@@ -229,12 +258,13 @@ class TraceBuilder:
                 | FlatExpertsPart()
                 | InputScaledExpertsPart()
                 | PlainExpertsPart()
+                | UngatedExpertsPart()
             ):
                 return view.output(part.module)
             case SharedExpertsPart():
                 routed = view.output(part.routed.module)
-                inside = part.shared.down.startswith(f"{part.routed.module}.")
-                return routed if inside else routed + view.output(part.shared.down)
+                inside = part.output.startswith(f"{part.routed.module}.")
+                return routed if inside else routed + view.output(part.output)
             case ResidualPart():
                 return self._state_after_residual(index, view)
 
@@ -245,7 +275,11 @@ class TraceBuilder:
     def _state_after_residual(self, index: int, view: SequenceView) -> Tensor | None:
         """After a residual connection, the state is the input of the next part."""
         following = [part for part in self.chain[index + 1 :] if not isinstance(part, ForkPart)]
-        if not following or isinstance(following[0], AttentionPart):
+        while following and following[0] == NO_NORM:
+            del following[0]
+        if following[:1] == [NO_FEED_FORWARD] and self.whole:
+            return view.block_output
+        if not following or isinstance(following[0], AttentionPart | AbsentPart):
             return None
         return view.input(watched_modules(following[0])[0])
 
@@ -254,6 +288,8 @@ class TraceBuilder:
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
+        if isinstance(part, FourierMixing):
+            return self._fourier(part, view)
         cross = isinstance(part, CrossPart)
         if isinstance(part, HookedAttention):
             weights = view.weights(part.weights)
@@ -271,6 +307,7 @@ class TraceBuilder:
         heads = len(weights)
         source = value_source(part, self.weights, view, values, heads) if self.below_attention else None
         linear = self.weights.linear(part.output, getattr(part, "layer_scale", None))
+        scores = self._scores(part, view, weights) if isinstance(part, DispatchedAttention) else None
         attention = (CrossAttention if cross else SelfAttention)(
             weights=weights,
             values=values.repeat_interleave(heads // groups, dim=0),
@@ -278,26 +315,45 @@ class TraceBuilder:
             bias=self._output_bias(part, linear),
             source=source,
             shared=self.shared,
+            scores=scores,
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
+    def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
+        """What the weights are made of; nothing where that is not known, unless it is required."""
+        if self.scores == "no":
+            return None
+        try:
+            return scores_of(part, self.weights, view, None if view.is_long else weights)
+        except UnsupportedArchitectureError:
+            if self.scores == "required":
+                raise
+            return None
+
     def _mixer(self, part: LinearMixer, view: SequenceView) -> Attention:
-        weights = mixing_weights(part, view)
-        self._check_causal(bool(weights.triu(1).any()))
         linear = self.weights.linear(part.output)
         output = linear.weight.T.unflatten(0, (part.heads, -1))
-        values, source = mixed_values(part, self.weights, view, output.shape[1], below=self.below_attention)
-        taps = len(values) // part.heads
+        found = mixed(part, self.weights, view, output.shape[1], below=self.below_attention)
+        self._check_causal(bool(found.weights[: part.heads].triu(1).any()))
         attention = SelfAttention(
-            weights=shifted(weights, taps),
-            values=values,
+            weights=found.weights,
+            values=found.values,
             output=output,
             bias=linear.bias,
-            source=source,
+            source=found.source,
             shared=self.shared,
-            taps=taps,
+            taps=len(found.values) // part.heads,
         )
         return with_gates(attention, part, self.weights, view)
+
+    def _fourier(self, part: FourierMixing, view: SequenceView) -> Attention:
+        states = view.input(part.output)
+        length, width = states.shape
+        (cosines, sines), output = _waves(length, states), torch.stack(_waves(width, states))
+        both = torch.eye(width, dtype=states.dtype, device=states.device).expand(2, -1, -1)
+        source = ValueSource(view.hidden, (), both, None) if self.below_attention else None
+        values = states.expand(2, -1, -1)
+        return SelfAttention(torch.stack([cosines, -sines]), values, output, None, source, self.shared)
 
     def _output_bias(self, part: AttentionPart, linear: Linear) -> Tensor | None:
         own = part.output_bias if isinstance(part, HookedAttention) else None
@@ -327,7 +383,8 @@ class TraceBuilder:
             case GatedPart():
                 gate, up = read.linear(part.gate), read.linear(part.up)
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
-                return (_for_all(network, view.output(part.gate), view.output(part.up)),)
+                expert = _for_all(network, view.output(part.gate), view.output(part.up))
+                return (expert if part.inner_norm is None else self._normalised_inside(part.inner_norm, expert, view),)
             case FusedGatedPart():
                 gate, up = _halves(read.linear(part.gate_and_up))
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
@@ -339,6 +396,7 @@ class TraceBuilder:
                 | FlatExpertsPart()
                 | InputScaledExpertsPart()
                 | PlainExpertsPart()
+                | UngatedExpertsPart()
             ):
                 return experts_of(part, read, view)
             case SharedExpertsPart():
@@ -346,6 +404,16 @@ class TraceBuilder:
                     _times(part.routed_factor * part.factor, each) for each in experts_of(part.routed, read, view)
                 ]
                 return (*routed, _times(part.factor, self._shared_expert(part, view)))
+
+    def _normalised_inside(self, norm: RmsNormPart, expert: Expert, view: SequenceView) -> Expert:
+        """A norm of the neurons: its weight is in the last matrix, its deviations are weights of what the network adds."""
+        states, network = view.input(norm.module), expert.network
+        assert isinstance(network, Gated)
+        inside = self.weights.norm(norm, states)
+        if network.down.bias is not None:
+            raise UnsupportedArchitectureError("A network with a norm inside and a bias behind it is not described.")
+        down = Linear(network.down.weight * inside.weight)
+        return replace(expert, network=replace(network, down=down), weights=1 / deviation(inside, states))
 
     def _shared_expert(self, part: SharedExpertsPart, view: SequenceView) -> Expert:
         (expert,) = self._feed_forward(part.shared, view)
@@ -378,6 +446,13 @@ def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tenso
 
 def _times(factor: float, expert: Expert) -> Expert:
     return expert if factor == 1 else replace(expert, weights=factor * expert.weights)
+
+
+def _waves(count: int, like: Tensor) -> tuple[Tensor, Tensor]:
+    """Cosines and sines of a discrete Fourier transform, `[frequency, place]`."""
+    places = torch.arange(count, device=like.device)
+    angles = torch.outer(places, places).remainder(count).double() * (2 * math.pi / count)
+    return angles.cos().to(like.dtype), angles.sin().to(like.dtype)
 
 
 def _for_all(network: Network, *pre_activations: Tensor) -> Expert:

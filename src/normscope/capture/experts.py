@@ -8,7 +8,8 @@ from torch import Tensor
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import clamped_swish
-from normscope.chain.trace import Expert, Gated, Linear, Plain
+from normscope.chain.rounding import first_matrices
+from normscope.chain.trace import Expert, Gated, Linear, Network, Plain
 from normscope.families.spec import (
     BesideAttention,
     ClampedExpertsPart,
@@ -20,6 +21,7 @@ from normscope.families.spec import (
     RoutedPart,
     SharedExpertsPart,
     TransposedExpertsPart,
+    UngatedExpertsPart,
 )
 from normscope.models.devices import weights_at_hand
 
@@ -27,7 +29,14 @@ from normscope.models.devices import weights_at_hand
 def experts_path(part: Part) -> str | None:
     """The submodule that is called with the choices of a router and their weights, where a part has one."""
     match part:
-        case ExpertsPart() | TransposedExpertsPart() | ClampedExpertsPart() | FlatExpertsPart() | PlainExpertsPart():
+        case (
+            ExpertsPart()
+            | TransposedExpertsPart()
+            | ClampedExpertsPart()
+            | FlatExpertsPart()
+            | PlainExpertsPart()
+            | UngatedExpertsPart()
+        ):
             return part.experts
         case SharedExpertsPart():
             return experts_path(part.routed)
@@ -49,7 +58,7 @@ def experts_of(part: RoutedPart, read: BlockWeights, view: SequenceView) -> tupl
         for number in choices.unique().tolist():
             rows, place = torch.where(choices == number)
             network = _network(part, read, number)
-            pre_activations = tuple(_apply(linear, hidden[rows]) for linear in (network.gate, network.up))
+            pre_activations = tuple(_apply(linear, hidden[rows]) for linear in first_matrices(network))
             experts.append(Expert(network, rows, weights[rows, place], pre_activations))
     return tuple(experts)
 
@@ -86,9 +95,14 @@ def _plain(part: PlainExpertsPart, read: BlockWeights, view: SequenceView) -> tu
 
 
 def _network(
-    part: ExpertsPart | TransposedExpertsPart | ClampedExpertsPart | FlatExpertsPart, read: BlockWeights, expert: int
-) -> Gated:
+    part: ExpertsPart | TransposedExpertsPart | ClampedExpertsPart | FlatExpertsPart | UngatedExpertsPart,
+    read: BlockWeights,
+    expert: int,
+) -> Network:
     match part:
+        case UngatedExpertsPart():
+            up, down = (Linear(_of(part, read, name, expert)) for name in ("up_proj", "down_proj"))
+            return Plain(up, read.activation(part.activation), down)
         case ExpertsPart():
             return _stacked(part, read, expert)
         case TransposedExpertsPart():

@@ -1,22 +1,32 @@
-"""Gates and norms between what the heads of a mixer give out and its output projection."""
+"""Gates and norms between what the heads of a mixer output and its output projection."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from transformers.activations import ACT2FN
 
 from normscope.capture.values import value_share
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
-from normscope.chain.trace import Attention, ContextNorm
-from normscope.families.spec import ChannelGate, ContextNormPart, DispatchedAttention, LinearMixer
+from normscope.chain.activations import Activation, recognise
+from normscope.chain.trace import Attention, ContextNorm, Gating
+from normscope.families.spec import (
+    ChannelGate,
+    ContextNormPart,
+    DispatchedAttention,
+    HeadGate,
+    LinearMixer,
+    NamedActivation,
+)
 
 
 def watched_in_gates(part: DispatchedAttention | LinearMixer) -> tuple[str, ...]:
-    """The submodules that gate or normalise what the heads give out."""
+    """The submodules that gate or normalise what the heads output."""
     gate = (part.gate.source.module,) if isinstance(part.gate, ChannelGate) else ()
     return gate if part.output_norm is None else (*gate, part.output_norm.module)
 
@@ -26,26 +36,44 @@ def with_gates(
 ) -> Attention:
     """The same with what its heads are multiplied by, channel by channel, and how they are normalised."""
     if isinstance(part.gate, ChannelGate):
-        attention = replace(attention, gates=gates_of(part.gate, view, attention).transpose(0, 1))
+        entering = gate_inputs(part.gate, view, attention).transpose(0, 1)
+        attention = replace(attention, **_gated(part.gate.activation, entering))
+    if isinstance(part.gate, HeadGate):
+        entering = view.output(part.gate.module).T[:, :, None]
+        attention = replace(attention, gating=Gating(_activation(part.gate.activation), entering))
     return attention if part.output_norm is None else _normalised(attention, part.output_norm, read, view)
 
 
-def gates_of(gate: ChannelGate, view: SequenceView, attention: Attention) -> Float[Tensor, "query head d_head"]:
-    """The factors of every query and channel."""
+def gate_inputs(gate: ChannelGate, view: SequenceView, attention: Attention) -> Float[Tensor, "query head d_head"]:
+    """What enters the gate of every query and channel."""
     heads, d_head, _ = attention.output.shape
-    found = value_share(gate.source, view.output(gate.source.module), heads, d_head)
-    return found if gate.activation is None else getattr(torch.nn.functional, gate.activation)(found)
+    return value_share(gate.source, view.output(gate.source.module), heads, d_head)
+
+
+def _gated(name: str | NamedActivation | None, entering: Float[Tensor, "head query d_head"]) -> dict[str, Any]:
+    """The gates that an activation makes, and how."""
+    activation = _activation(name)
+    return {"gates": activation.function(entering), "gating": Gating(activation, entering)}
+
+
+def _activation(name: str | NamedActivation | None) -> Activation:
+    match name:
+        case None:
+            return recognise(nn.Identity())
+        case NamedActivation(known):
+            return recognise(ACT2FN[known])
+        case str(function):
+            return recognise(getattr(torch.nn.functional, function))
 
 
 def _normalised(attention: Attention, part: ContextNormPart, read: BlockWeights, view: SequenceView) -> Attention:
     heads, d_head, _ = attention.output.shape
     state, inner = view.input(part.module), heads * d_head
     weight, epsilon = read.parameter(f"{part.module}.weight"), read.epsilon(part.module)
-    gates = attention.gates
     if part.gate is not None:
-        flat = getattr(torch.nn.functional, part.gate)(view.second_input(part.module))
-        state = state * flat if part.gated_first else state
-        gates = flat.unflatten(-1, (heads, d_head)).transpose(0, 1)
+        flat = view.second_input(part.module)
+        attention = replace(attention, **_gated(part.gate, flat.unflatten(-1, (heads, d_head)).transpose(0, 1)))
+        state = state * _activation(part.gate).function(flat) if part.gated_first else state
     width = inner if part.group_width is None else int(read.attribute(f"{part.module}.{part.group_width}"))
     width = min(width, len(weight))
     deviations = torch.sqrt(state.unflatten(-1, (-1, width)).square().mean(-1, keepdim=True) + epsilon)
@@ -53,4 +81,4 @@ def _normalised(attention: Attention, part: ContextNormPart, read: BlockWeights,
     alike = by_channel[..., :1] if width % d_head == 0 else by_channel
     norm = ContextNorm(epsilon, inner // width, part.gated_first, alike)
     gamma = weight.repeat(inner // len(weight)).view(heads, d_head, 1)
-    return replace(attention, output=attention.output * gamma, norm=norm, gates=gates)
+    return replace(attention, output=attention.output * gamma, norm=norm)

@@ -102,7 +102,7 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
 
 
 def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int, length: int) -> Tensor:
-    """One sequence's `[row, label]` of what a model gives out for a batch.
+    """One sequence's `[row, label]` of what a model outputs for a batch.
 
     The output is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
     """

@@ -167,12 +167,32 @@ class RowWeights:
     of_rows: Callable[[Rows], Tensor]
 
 
+@dataclass(frozen=True)
+class Attended:
+    """What reached an attention function: queries and keys `[batch, head, token, d_key]`, the mask, and all else."""
+
+    query: Tensor
+    key: Tensor
+    mask: Tensor | None
+    scale: float
+    others: dict[str, Any]
+
+
+class _Reached(Exception):
+    """Ends the call of an attention module where it would attend."""
+
+    def __init__(self, attended: Attended) -> None:
+        super().__init__()
+        self.attended = attended
+
+
 AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 """A callback with the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 _probed: WeakSet[nn.Module] = WeakSet()
+_intercepted: WeakSet[nn.Module] = WeakSet()
 _turns: WeakKeyDictionary[nn.Module, AbstractContextManager[object]] = WeakKeyDictionary()
 _locks_lock = threading.Lock()
 
@@ -295,9 +315,28 @@ def _refuse_global_hooks(model: nn.Module) -> None:
         )
 
 
+def intercepted_attention(module: nn.Module, call: Callable[[], object]) -> Attended:
+    """What reaches the attention function in a call of an attention module, which ends there. Attention must be recorded."""
+    _intercepted.add(module)
+    try:
+        call()
+    except _Reached as reached:
+        return reached.attended
+    finally:
+        _intercepted.discard(module)
+    raise ModelError(
+        f"{type(module).__name__} does not go through the attention interface of transformers, so that its queries and keys "
+        f"are not known. Explain with weights='constant' or 'half'."
+    )
+
+
 def _recorded_eager_attention(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: object
 ) -> tuple[Tensor, Tensor | None]:
+    if module in _intercepted:
+        scale: Any = kwargs.get("scaling")
+        scale = getattr(module, "scaling", query.shape[-1] ** -0.5) if scale is None else scale
+        raise _Reached(Attended(query, key, attention_mask, float(scale), dict(kwargs)))
     at_once, count = _rows_at_once.get(module), query.shape[2]
     if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
         return _attention_by_rows(module, query, key, value, attention_mask, at_once, **kwargs)

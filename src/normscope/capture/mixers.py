@@ -5,34 +5,32 @@ The weights are what the model's own mixing function makes of the identity as va
 
 from __future__ import annotations
 
-import inspect
-import sys
-import threading
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
+from normscope.capture.scans import Scanned, joined_taps
 from normscope.capture.values import path_to_values, value_projection, value_share
-from normscope.capture.view import MixingCall, SequenceView
+from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import recognise
 from normscope.chain.trace import ValueSource
 from normscope.errors import UnsupportedArchitectureError
-from normscope.families.spec import LinearMixer, ShortConvolution
+from normscope.families.spec import ChannelScan, DecayedProducts, LinearMixer, ShortConvolution
 
 # ---- The effective weights -----------------------------------------------------------------------------------------------
 
 
-def mixing_weights(part: LinearMixer, view: SequenceView) -> Float[Tensor, "head query key"]:
+def mixing_weights(part: LinearMixer, read: BlockWeights, view: SequenceView) -> Float[Tensor, "head query key"]:
     """`A`, with `o_i = sum_j A[h, i, j] v_hj`: what the mixing function makes of the identity, some tokens at a time."""
     if part.function is None:
         return torch.eye(view.length, dtype=view.dtype, device=view.device).expand(part.heads, -1, -1)
+    if isinstance(part.function, DecayedProducts):
+        return _decayed_products(part.function, part.heads, read, view)
+    assert isinstance(part.function, str)
     call = view.mixing(part.module)
     arguments = call.of_sequence(view.sequence, view.length)
     if part.values not in arguments:
@@ -55,8 +53,20 @@ def mixing_weights(part: LinearMixer, view: SequenceView) -> Float[Tensor, "head
     return weights.to(view.device, view.dtype)
 
 
+def _decayed_products(
+    formula: DecayedProducts, heads: int, read: BlockWeights, view: SequenceView
+) -> Float[Tensor, "head query key"]:
+    """`<q_i, k_j> exp(-decay (i - j))`, for keys up to the query."""
+    activated = getattr(functional, formula.activation)(view.output(formula.projection))
+    query, key, _ = activated.unflatten(-1, (heads, 3, -1)).permute(2, 1, 0, 3)
+    places = torch.arange(view.length, device=view.device)
+    between = (places[:, None] - places).clamp(min=0)
+    decay = read.parameter(formula.decay).view(heads, 1, 1)
+    return (query @ key.mT * torch.exp(-decay * between)).tril()
+
+
 def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor, "tap_head query key"]:
-    """For every tap of a convolution, the weights of the token so many places after each key; zero after the last one."""
+    """For every tap of a convolution, the weights of the token that many tokens after each key; zero after the last one."""
     if taps == 1:
         return weights
     keys = weights.shape[-1]
@@ -67,28 +77,70 @@ def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor
 # ---- The values ----------------------------------------------------------------------------------------------------------
 
 
-def mixed_values(
-    part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int, *, below: bool
-) -> tuple[Float[Tensor, "tap_head key d_head"], ValueSource | None]:
-    """What every token puts into the values, by every tap of the convolution, and how that is made."""
+@dataclass(frozen=True)
+class Mixed:
+    """What a mixer mixes: the weights and values of every tap of its convolution, and how the values are made."""
+
+    weights: Float[Tensor, "tap_head query key"]
+    values: Float[Tensor, "tap_head key d_head"]
+    source: ValueSource | None
+
+
+def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int, *, below: bool) -> Mixed:
+    """The weights, and what every token puts into the values; below attention also how that is made."""
     projected = value_share(part.value, view.output(part.value.module), part.heads, d_head).transpose(0, 1)
-    slopes, offset = None, None
-    values = projected
-    if part.convolution is not None:
-        slopes, offset = _convolved(part.convolution, read, view, projected)
-        values = projected.repeat(len(slopes) // part.heads, 1, 1) * slopes
-        values = values if offset is None else values + offset
+    if isinstance(part.function, ChannelScan):
+        weights, slopes, offset = _scanned(part, part.function, read, view, projected)
+    else:
+        slopes, offset = _slopes(part, read, view, projected)
+        taps = 1 if slopes is None else len(slopes) // part.heads
+        weights = shifted(mixing_weights(part, read, view), taps)
+    values = projected if slopes is None else projected.repeat(len(slopes) // part.heads, 1, 1) * slopes
+    values = values if offset is None else values + offset
     if not below:
-        return values, None
+        return Mixed(weights, values, None)
     path = path_to_values(part, read, view)
     projection, bias = value_projection(part.value, read, part.heads, d_head)
-    return values, ValueSource(path.states, tuple(path.steps), projection, bias, slopes=slopes, offset=offset)
+    source = ValueSource(path.states, tuple(path.steps), projection, bias, slopes=slopes, offset=offset)
+    return Mixed(weights, values, source)
+
+
+def _scanned(
+    part: LinearMixer, scan: ChannelScan, read: BlockWeights, view: SequenceView, projected: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """The same of a recurrence by channel: its taps are in its weights, so that slopes only tell values from a bias."""
+    assert part.convolution is not None
+    scanned = Scanned.of(part, scan, view)
+    entering = scanned.values if scan.gates_values else None
+    slopes, offset = _convolved(part.convolution, read, view, projected, entering)
+    weights = joined_taps(scanned.weights().to(projected), slopes, offset)
+    if offset is None:
+        return weights, None, None
+    first, nothing = offset[: part.heads], torch.zeros_like(projected)
+    return weights, torch.cat([nothing, torch.ones_like(projected)]), torch.cat([first, nothing])
+
+
+def _slopes(
+    part: LinearMixer, read: BlockWeights, view: SequenceView, projected: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
+    if part.convolution is not None:
+        return _convolved(part.convolution, read, view, projected)
+    if isinstance(part.function, DecayedProducts):
+        return recognise(getattr(functional, part.function.activation)).slope(projected), None
+    return None, None
 
 
 def _convolved(
-    part: ShortConvolution, read: BlockWeights, view: SequenceView, projected: Float[Tensor, "head key d_head"]
+    part: ShortConvolution,
+    read: BlockWeights,
+    view: SequenceView,
+    projected: Float[Tensor, "head key d_head"],
+    mixed_values: Float[Tensor, "head key d_head"] | None = None,
 ) -> tuple[Float[Tensor, "tap_head key d_head"], Float[Tensor, "tap_head key d_head"] | None]:
-    """What every tap multiplies the projected values by, the slope of the activation included, and what the bias adds."""
+    """What every tap multiplies the projected values by, the slope of the activation included, and what the bias adds.
+
+    Where it is known what is mixed (`mixed_values`), the slope is by how much that is what the convolution outputs.
+    """
     heads, keys, d_head = projected.shape
     channels = slice(heads * d_head) if part.values_first else slice(-heads * d_head, None)
     kernel = read.parameter(f"{part.module}.weight")[channels, 0].view(heads, d_head, -1).flip(-1).movedim(-1, 0)
@@ -103,103 +155,10 @@ def _convolved(
     for lag, tap in enumerate(taps):
         convolved[:, lag:] += (tap * projected)[:, : keys - lag]
     slope = torch.ones_like(convolved)
-    if part.activation is not None:
+    if mixed_values is not None:
+        slope = torch.where(convolved == 0, 0, mixed_values.to(convolved) / convolved)
+    elif part.activation is not None:
         slope = recognise(getattr(functional, part.activation)).slope(convolved)
     slopes = [tap * functional.pad(slope, (0, 0, 0, lag))[:, lag:] for lag, tap in enumerate(taps)]
     offset = None if bias is None else torch.cat([slope * bias, slope.new_zeros((len(taps) - 1) * heads, keys, d_head)])
     return torch.cat([each.expand_as(projected) for each in slopes]), offset
-
-
-# ---- The calls of mixing functions, seen while the model runs ------------------------------------------------------------
-
-_running = threading.local()
-_lock = threading.Lock()
-
-
-@dataclass
-class _Replaced:
-    """A function of a modelling file with ours in its place, and for how many captures."""
-
-    original: Callable[..., Any]
-    count: int = 0
-
-
-_replaced: dict[tuple[str, str], _Replaced] = {}
-
-MixingListener = Callable[[MixingCall], None]
-"""A callback with one call of a mixing function."""
-
-
-@dataclass(frozen=True)
-class Mixer:
-    """A mixer module whose calls of its mixing function are listened to."""
-
-    module: nn.Module
-    function: str
-    listener: MixingListener = field(compare=False)
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The file and name of its function."""
-        return inspect.unwrap(type(self.module).forward).__globals__["__name__"], self.function
-
-
-@contextmanager
-def recorded_mixing(mixers: Iterable[Mixer]) -> Generator[None]:
-    """While it lasts, listeners hear of every call of a mixing function inside of their mixers."""
-    mixers = list(mixers)
-    places = {mixer.place for mixer in mixers}
-    handles = [handle for mixer in mixers for handle in _hooks(mixer)]
-    for place in places:
-        _replace(place)
-    try:
-        yield
-    finally:
-        for place in places:
-            _restore(place)
-        for handle in handles:
-            handle.remove()
-
-
-def _hooks(mixer: Mixer) -> list[Any]:
-    def starts(*_: object) -> None:
-        _running.mixer = mixer
-
-    def ends(*_: object) -> None:
-        _running.mixer = None
-
-    return [mixer.module.register_forward_pre_hook(starts), mixer.module.register_forward_hook(ends)]
-
-
-def _replace(place: tuple[str, str]) -> None:
-    file, name = place
-    names = vars(sys.modules[file])
-    with _lock:
-        if name not in names:
-            raise UnsupportedArchitectureError(
-                f"{file} has no function {name!r}, by which its family says that it mixes."
-            )
-        replaced = _replaced.setdefault(place, _Replaced(names[name]))
-        replaced.count += 1
-        if replaced.count == 1:
-            replaced.original = names[name]
-            names[name] = _listening(name, names[name])
-
-
-def _restore(place: tuple[str, str]) -> None:
-    file, name = place
-    with _lock:
-        replaced = _replaced[place]
-        replaced.count -= 1
-        if replaced.count == 0:
-            vars(sys.modules[file])[name] = replaced.original
-
-
-def _listening(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-    def mix(*args: Any, **kwargs: Any) -> Any:
-        mixer: Mixer | None = getattr(_running, "mixer", None)
-        if mixer is not None and mixer.function == name:
-            mixer.listener(MixingCall.of(function, args, kwargs))
-        return function(*args, **kwargs)
-
-    return mix

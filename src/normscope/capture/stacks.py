@@ -37,7 +37,7 @@ def family_in(model: PreTrainedModel, family: Family) -> Family:
         case True, False:
             return replace(family, stack=family.encoder, encoder=None)
         case False, True:
-            return replace(family, stack=family.stack.without_cross(), encoder=None)
+            return replace(family, stack=family.stack.without_cross(), encoder=None, reads="text")
         case _:
             return family
 

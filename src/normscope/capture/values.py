@@ -24,19 +24,23 @@ from normscope.families.spec import (
     FusedShards,
     FusedTail,
     LatentPerHead,
+    NormedHeads,
     NormPart,
     ScaledHeads,
     SequenceFirst,
     SideBySide,
     SplitHeads,
     Value,
+    WholeState,
 )
 
 
 def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Tensor:
     """`[..., group, d_head]`: the values among the outputs of their projection (or its bias)."""
     match value:
-        case SplitHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
+        case WholeState():
+            return projected.unsqueeze(-2).expand(*projected.shape[:-1], groups, d_head)
+        case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
@@ -51,7 +55,7 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
 
 
 def projections(value: Value) -> tuple[str, ...]:
-    """The modules that give out the values."""
+    """The modules that output the values."""
     return value.modules if isinstance(value, SideBySide) else (value.module,)
 
 
@@ -82,12 +86,18 @@ def value_source(
     groups, _, d_head = values.shape
     projection, bias = value_projection(part.value, read, groups, d_head)
     repeats = heads // groups
+    projected = projected_values(part, read, view, groups, d_head)
+    slopes = None
+    if isinstance(part.value, NormedHeads):
+        deviations = (projected.square().mean(-1, keepdim=True) + read.epsilon(part.value.norm)).sqrt()
+        slopes = _repeated((1 / deviations).expand_as(projected), repeats)
     return ValueSource(
         states=path.states,
         steps=tuple(path.steps),
         projection=_repeated(projection, repeats),
         bias=None if bias is None else _repeated(bias, repeats),
-        limit=_limit(projected_values(part, read, view, groups, d_head), values),
+        limit=math.inf if slopes is not None else _limit(projected, values),
+        slopes=slopes,
     )
 
 
@@ -128,7 +138,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
 
 
 def _joined(projections: list[Linear]) -> Linear:
-    """One map that gives out what several do, side by side."""
+    """One map that outputs what several do, side by side."""
     if len(projections) == 1:
         return projections[0]
     biases = [projection.bias for projection in projections if projection.bias is not None]

@@ -43,7 +43,7 @@ class MixingCall:
         named = dict(zip(parameters, args, strict=False)) | kwargs
         by_name = {name: value for name, value in named.items() if name in parameters}
         others = {name: value for name, value in named.items() if name not in parameters}
-        first: Tensor = args[0] if args else next(iter(by_name.values()))
+        first = next(value for value in by_name.values() if isinstance(value, Tensor))
         return MixingCall(function, by_name, others, *first.shape[:2])
 
     def is_by_token(self, name: str) -> bool:
@@ -85,6 +85,8 @@ class CapturedCall:
     seconds: dict[str, Tensor] = field(default_factory=_Captured)
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
+    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=_Captured)
+    """How attention modules were called, where their scores are wanted."""
     probed: dict[str, Tensor] = field(default_factory=_Captured)
     """Weights `[batch, head, query, key]` of attentions that show none."""
 

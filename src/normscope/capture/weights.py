@@ -133,12 +133,17 @@ class BlockWeights:
         device = self.device if parameter is None or parameter.is_meta else parameter.device
         basis = torch.eye(size, dtype=self.dtype, device=device)[None]
         try:
-            bias = self._read(module.forward(torch.zeros_like(basis[:, :1])))[0, 0]
-            return Linear((self._read(module.forward(basis))[0] - bias).T, bias)
+            bias = self._read(_first(module.forward(torch.zeros_like(basis[:, :1]))))[0, 0]
+            return Linear((self._read(_first(module.forward(basis)))[0] - bias).T, bias)
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise ModelError(
                 f"{path} is a {type(module).__name__}, whose weight matrix is hidden and could not be probed: {error}"
             ) from error
+
+
+def _first(output: Any) -> Tensor:
+    """What a layer gives out, of those that also give out a scale."""
+    return output if isinstance(output, Tensor) else cast(Tensor, output[0])
 
 
 def _pointwise(weight: Tensor, bias: Tensor, groups: int) -> Linear:

@@ -87,7 +87,7 @@ def _gate_table(function: Function) -> Table | None:
 
 
 def _secant(function: Function, start: Tensor, end: Tensor) -> Tensor:
-    """In float64; between ends that are all but the same, the symmetric difference around them."""
+    """In float64; between ends that are nearly the same, the symmetric difference around them."""
     close = (end - start).abs() < _NEAR_ZERO
     low = torch.where(close, end - _NEAR_ZERO, start)
     high = torch.where(close, end + _NEAR_ZERO, end)

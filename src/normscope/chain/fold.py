@@ -5,7 +5,8 @@ A branch opens at a `Fork` and closes at a `Residual`. With `F` everything betwe
     forwards:   y  = F(x) + x            the value that the fork set aside is added after the branch
     backwards:  g_x = F^T(g_y) + g_y     the covector that the residual set aside is added before the branch
 
-so both folds keep a stack of bypasses and differ only in which step opens a branch and which one closes it. What is carried
+(or with what the steps `around` the branch make of x), so both folds keep a stack of bypasses and differ only in which step
+opens a branch and which one closes it. What is carried
 (a state, a decomposition, its bias, a covector) is up to the `Rules`: one method for each component. A fold can stop at any
 step and continue from the `Point` it reached, which may have been changed in between.
 """
@@ -16,6 +17,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar, runtime_checkable
+
+from torch import Tensor
 
 from normscope.chain.trace import (
     Attention,
@@ -38,7 +41,7 @@ class Carried(Protocol):
 
     def __add__(self: Summand, bypass: Summand, /) -> Summand: ...
 
-    def __mul__(self: Summand, factor: float, /) -> Summand: ...
+    def __mul__(self: Summand, factor: float | Tensor, /) -> Summand: ...
 
 
 Value = TypeVar("Value", bound=Carried)
@@ -100,7 +103,8 @@ def forward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Val
     """One step along the chain."""
     match step:
         case Fork():
-            return _opened(point)
+            bypass = fold(step.around, rules, Point(point.value)).value
+            return Point(point.value, (*point.bypasses, bypass))
         case Residual():
             return _closed(point, rules)
         case _:
@@ -111,9 +115,9 @@ def backward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Va
     """One step back along the chain. A covector that started inside a branch has no bypass to meet at its fork."""
     match step:
         case Residual():
-            return _opened(point)
+            return Point(point.value, (*point.bypasses, point.value))
         case Fork():
-            return _closed(point, rules) if point.bypasses else point
+            return _closed(_around(point, step, rules), rules) if point.bypasses else point
         case _:
             return _within(point, step, rules)
 
@@ -134,8 +138,10 @@ def fold_back(
     return start
 
 
-def _opened(point: Point[Value]) -> Point[Value]:
-    return Point(point.value, (*point.bypasses, point.value))
+def _around(point: Point[Value], step: Fork, rules: ChainRules[Value, Component]) -> Point[Value]:
+    """Back along the way around a branch."""
+    *others, bypass = point.bypasses
+    return replace(point, bypasses=(*others, fold_back(step.around, rules, Point(bypass)).value))
 
 
 def _closed(point: Point[Value], rules: ChainRules[Value, Component]) -> Point[Value]:

@@ -78,7 +78,7 @@ class Concatenate:
 
 @dataclass(frozen=True)
 class Factor:
-    """One side of a product: a chain of steps and what it gives out."""
+    """One side of a product: a chain of steps and what it outputs."""
 
     steps: tuple[HeadStep, ...]
     output: Float[Tensor, "row f"]
@@ -92,7 +92,7 @@ class Products:
 
 
 HeadStep = Pick | PickEach | Normalise | Linear | Activate | Scale | Rescale | Shift | Average | Concatenate | Products
-"""What is as large as the vocabulary stays in its own dtype, on its own device; only the labels asked for are taken."""
+"""What is as large as the vocabulary stays in its own dtype, on its own device; only the labels requested are taken."""
 
 
 @dataclass(frozen=True)

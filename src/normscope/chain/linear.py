@@ -12,14 +12,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.trace import Expert, FeedForward, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm
+from normscope.chain.trace import Expert, FeedForward, Fork, Gated, LayerNorm, Linear, Norm, Plain, RmsNorm, Scale
 
 
 def deviation(norm: Norm, state: Float[Tensor, "*query d"]) -> Float[Tensor, "*query"]:
     """`s_i`, by which the norm divides: from the model's own state `y_i`, not from any part of it."""
     match norm:
         case LayerNorm():
-            return torch.sqrt(state.var(dim=-1, correction=0) + norm.epsilon)
+            centred = state - state.mean(dim=-1, keepdim=True)  # torch takes a variance more slowly
+            return torch.sqrt(centred.square_().mean(dim=-1) + norm.epsilon)
         case RmsNorm():
             return torch.sqrt(state.square().mean(dim=-1) + norm.epsilon)
 
@@ -40,6 +41,18 @@ def scale_back(norm: Norm, covectors: Float[Tensor, "... d"]) -> Float[Tensor, "
 def shift(norm: Norm) -> Float[Tensor, " d"] | None:
     """The constant half of a norm, which belongs to no token."""
     return norm.bias if isinstance(norm, LayerNorm) else None
+
+
+def passed_around(fork: Fork, state: Float[Tensor, "query d"]) -> Float[Tensor, "query d"]:
+    """What goes around a branch, of the state that enters it."""
+    for step in fork.around:
+        if isinstance(step, Scale):
+            state = state * step.factor
+            continue
+        constant = shift(step.norm)
+        state = scale_(step.norm, state / deviation(step.norm, state)[:, None])
+        state = state if constant is None else state + constant
+    return state
 
 
 @dataclass(frozen=True)
@@ -106,7 +119,7 @@ _Slopes = tuple[Float[Tensor, "row f"], ...]
 
 
 def _plain_slopes(network: Plain, expert: Expert) -> tuple[_Slopes, Float[Tensor, "row f"]]:
-    """The slope of the activation from its baseline, and what the neurons hold there beside the slope's share."""
+    """The slope of the activation from its baseline, and what the neurons hold there in addition to the slope's share."""
     (z,), activation = expert.pre_activations, network.activation
     if expert.baselines is None:
         return (activation.slope(z),), z.new_tensor(activation.at_zero).expand_as(z)

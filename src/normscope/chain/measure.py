@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.chain.baseline import BiasBaseline
+from normscope.chain.joint_gates import Counting
 from normscope.chain.trace import LayerTrace
 from normscope.errors import InputError, SelectionError
 from normscope.options import position_of, whole_numbers
@@ -83,7 +83,7 @@ class Measure(ABC, Generic[State, Result]):
 
     @property
     def tolerance(self) -> float:
-        """The completeness error that is due to less precise arithmetic which was asked for."""
+        """The completeness error that is due to less precise arithmetic which was requested."""
         return 0.0
 
     def errors(self, state: State, layer: int) -> Errors:
@@ -149,12 +149,12 @@ class KeptTraces(LayerMeasure[LayerTrace]):
 
 
 def query_positions(queries: int | Sequence[int] | None, length: int) -> list[int]:
-    """The positions of the queries asked for (default all) in a sequence of this length."""
+    """The positions of the queries requested (default all) in a sequence of this length."""
     if queries is None:
         return list(range(length))
     asked = whole_numbers(queries, "A query")
     if not asked:
-        raise SelectionError(f"No query was asked for: the input has {length} tokens.")
+        raise SelectionError(f"No query was requested: the input has {length} tokens.")
     return [position_of(position, length, "query") for position in asked]
 
 
@@ -180,21 +180,21 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
+    """What is requested of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
     where the integrated gradients of feed-forwards start, if not at zero."""
 
     main: StackRequest
     encoder: StackRequest | None = None
     queries: int | Sequence[int] | None = None
     dtype: torch.dtype | None = None
-    baseline: BiasBaseline | None = None
+    baseline: Counting | None = None
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)
 
     @property
     def rows(self) -> int | None:
-        """How many queries of each sequence are asked for; all without a number."""
+        """How many queries of each sequence are requested; all without a number."""
         return None if self.queries is None else len(whole_numbers(self.queries, "A query"))
 
     def arithmetic(self, weights: torch.dtype) -> torch.dtype:

@@ -29,7 +29,8 @@ from normscope.chain.head_trace import (
     Scale,
     Shift,
 )
-from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, values_from
+from normscope.chain.rounding import Computed, attended, entering_neurons, fed_forward, softmax_of, values_from
+from normscope.chain.scores import Scores
 from normscope.chain.trace import Attention, FeedForward, LayerTrace, Linear, Normalise, OwnFeedForward
 from normscope.errors import CompletenessError
 from normscope.pullback.head import narrowed
@@ -53,7 +54,7 @@ for norms in float32.
 
 @dataclass(frozen=True)
 class Proof:
-    """What is asked of the traces of a model: its name, that of its family, and the dtype in which it computes."""
+    """What is requested of the traces of a model: its name, that of its family, and the dtype in which it computes."""
 
     model: str
     family: str
@@ -89,7 +90,7 @@ class Proof:
                 f"{what} what {of} makes of the model's own states before it: relative error {worst:.2e}, where rounding "
                 f"explains {limit:.0e} for {str(self.dtype).removeprefix('torch.')} weights. The result would be wrong, so "
                 f"there is none. The family {self.family!r} does not describe {self.model}, or something changes what its "
-                f"modules give out."
+                f"modules output."
             )
 
 
@@ -116,6 +117,8 @@ class _Layer(Rules[Computed]):
 
     def attention(self, step: Attention, value: Computed) -> Computed:
         self._prove_values(step)
+        if step.scores is not None:
+            self._prove_scores(step, step.scores)
         return attended(step)
 
     def normalise(self, step: Normalise, value: Computed) -> Computed:
@@ -141,6 +144,12 @@ class _Layer(Rules[Computed]):
         self._same(
             values_from(step.source), own, f"the values of {step.name} are not", "the projection", len(step.values)
         )
+
+    def _prove_scores(self, step: Attention, scores: Scores) -> None:
+        """Credit that goes to queries and keys is right only if the weights are made of these, and of nothing else."""
+        heads = len(step.weights)
+        computed, own = softmax_of(scores), step.weights.transpose(0, 1).flatten(1)
+        self._same(computed, own, f"the weights of {step.name} are not", "the softmax of queries and keys", heads)
 
     def _prove_neurons(self, step: FeedForward, entering: Computed) -> None:
         for expert in step.experts:

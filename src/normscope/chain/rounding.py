@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.linear import deviation, scale_, shift
+from normscope.chain.scores import Scores
 from normscope.chain.trace import (
     Attention,
     Expert,
@@ -22,6 +23,7 @@ from normscope.chain.trace import (
     Gated,
     LayerNorm,
     Linear,
+    Network,
     Norm,
     Normalise,
     Plain,
@@ -197,12 +199,23 @@ def _mean_squares(weight: Float[Tensor, "outputs inputs"], groups: int) -> Float
 
 
 def attended(step: Attention) -> Computed:
-    """What an attention gives out, from the model's own weights and values."""
+    """What an attention outputs, from the model's own weights and values."""
     context = step.summed_taps(step.weights @ step.values)
     if step.factors is not None:
         context = context * step.factors
     flat = Computed.from_model(context.transpose(0, 1).flatten(1))
     return flat.product(Linear(step.output.flatten(0, 1).T, step.bias))
+
+
+def softmax_of(scores: Scores) -> Computed:
+    """The weights `[query, head x key]` that an attention has if they are made of its queries and keys.
+
+    An error of a score is one of its weight relative to it, and a score is rounded as the lengths of query and key are.
+    """
+    weights = scores.softmax(scores.products())
+    lengths = scores.queries.norm(dim=-1)[:, :, None] * scores.keys.norm(dim=-1)[:, None] * abs(scores.scale)
+    value, rounded = (each.transpose(0, 1).flatten(1) for each in (weights, weights * (1 + lengths)))
+    return Computed(value, rounded)
 
 
 def values_from(source: ValueSource) -> Computed:
@@ -238,16 +251,20 @@ def _by_tap(source: ValueSource, made: Computed) -> Computed:
 
 def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:
     """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
-    network = expert.network
-    first = (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
+    first = first_matrices(expert.network)
     rows = entering if _serves_all(expert, len(entering.value)) else entering[expert.rows]
     if expert.scales is not None:
         rows = rows * expert.scales[:, None]
     return tuple(rows.product(linear) for linear in first)
 
 
+def first_matrices(network: Network) -> tuple[Linear, ...]:
+    """The first matrix of a plain network, or the two of a gated one."""
+    return (network.first,) if isinstance(network, Plain) else (network.gate, network.up)
+
+
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
-    """What a feed-forward gives out, from the model's own pre-activations."""
+    """What a feed-forward outputs, from the model's own pre-activations."""
     if len(step.experts) == 1 and _serves_all(step.experts[0], len(like)):
         return _out_of_neurons(step.experts[0])
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))

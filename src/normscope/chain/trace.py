@@ -12,13 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import ClassVar, final
+from typing import Any, ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from normscope.chain.activations import Activation
+from normscope.chain.scores import Scores
 from normscope.errors import UnsupportedArchitectureError
 
 QueryRows = slice | Int[Tensor, " row"]
@@ -101,9 +102,17 @@ Network = Plain | Gated
 
 @dataclass(frozen=True)
 class Fork:
-    """The current decomposition also takes the bypass, until the next `Residual` adds it back."""
+    """The current decomposition also takes the bypass, until the next `Residual` adds it back.
 
+    `around` are the steps that it goes through on the way: norms and scales (prepared, in whatever form a fold wants them).
+    """
+
+    around: tuple[Any, ...] = ()
     name: ClassVar[str] = ""
+
+    def select(self, rows: QueryRows) -> Fork:
+        """The same for some of the query rows."""
+        return Fork(tuple(_select(step, rows) for step in self.around))
 
 
 @dataclass(frozen=True)
@@ -126,7 +135,8 @@ class ValueSource:
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
     attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
     Where a short convolution and its activation make the values, every tap of it is a group of heads, and what the
-    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added.
+    projection makes is multiplied by `slopes`, before `offset` (of the convolution's bias) is added. Values that are
+    normalised head by head have slopes too.
     """
 
     states: Float[Tensor, "key d"]
@@ -157,7 +167,7 @@ class ValueSource:
 
 @dataclass(frozen=True)
 class ContextNorm:
-    """An RMS norm of what a mixer gives out, before or after (`gated_first`) it is gated. Its weight is in the output.
+    """An RMS norm of what a mixer outputs, before or after (`gated_first`) it is gated. Its weight is in the output.
 
     The channels of all heads are divided into `groups`, each with a deviation of its own: that of the model's state.
     """
@@ -169,13 +179,23 @@ class ContextNorm:
 
 
 @dataclass(frozen=True)
+class Gating:
+    """How gates are made: `activation` of what is `entering`, for every head and query, by channel or as a whole."""
+
+    activation: Activation
+    entering: Float[Tensor, "head query channel"]
+
+
+@dataclass(frozen=True)
 class Attention(ABC):
     """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
-    `source` is known only if the capture went below attention. What the heads give out may be multiplied by `gates` and
+    `source` is known only if the capture went below attention. What the heads output may be multiplied by `gates` and
     normalised before the output matrix: constants of the pass, as the weights are. Any mixer that is linear in its values
     has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
     heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
+    `gating` says how gates are made, those in the weights included. Where they share in what they let through, `beside` is
+    their share, which is the query's own. `scores` are what the weights are made of, where they were captured too.
     """
 
     weights: Float[Tensor, "tap_head query key"]
@@ -187,6 +207,9 @@ class Attention(ABC):
     gates: Float[Tensor, "head query d_head"] | None = None
     norm: ContextNorm | None = None
     taps: int = 1
+    scores: Scores | None = None
+    gating: Gating | None = None
+    beside: Float[Tensor, "query d"] | None = None
     name: ClassVar[str]
 
     @abstractmethod
@@ -201,7 +224,10 @@ class Attention(ABC):
         """The same for some of the query rows, with their weights."""
         gates = None if self.gates is None else self.gates[:, rows]
         norm = None if self.norm is None else replace(self.norm, deviations=self.norm.deviations[:, rows])
-        return replace(self, weights=weights, gates=gates, norm=norm)
+        scores = None if self.scores is None else self.scores.select(rows)
+        gating = None if self.gating is None else replace(self.gating, entering=self.gating.entering[:, rows])
+        beside = None if self.beside is None else self.beside[rows]
+        return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside, scores=scores)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:
@@ -222,7 +248,7 @@ class Attention(ABC):
         return by_tap if self.taps == 1 else by_tap.unflatten(-3, (self.taps, -1)).sum(-4)
 
     def through_output(self, context: Float[Tensor, "tap_head query d_head"]) -> Float[Tensor, "query d"]:
-        """What the heads give out (or a share of it), gated and normalised, through the output matrix."""
+        """What the heads output (or a share of it), gated and normalised, through the output matrix."""
         context = self.summed_taps(context)
         if self.factors is not None:
             context = context * self.factors
@@ -231,7 +257,7 @@ class Attention(ABC):
     def back_from_output(
         self, covector: Float[Tensor, "target query d"]
     ) -> Float[Tensor, "target tap_head query d_head"]:
-        """Covectors at the output as covectors at what the heads give out."""
+        """Covectors at the output as covectors at what the heads output."""
         flat = covector @ self.output.flatten(0, 1).T
         by_head = flat.unflatten(-1, self.output.shape[:2]).transpose(1, 2)
         if self.factors is not None:
@@ -241,11 +267,16 @@ class Attention(ABC):
     @property
     def linear_source(self) -> ValueSource:
         """What the values are made of, where that is affine, so that it can be followed."""
+        if self.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not followed below attention: norms and "
+                "mixing ratios alone have them."
+            )
         if self.source is None:
             raise ValueError("This trace was not captured below attention, so that nothing can be followed there.")
         if not math.isinf(self.source.limit):
             raise UnsupportedArchitectureError(
-                f"The values of the attention are not what their projection gives out: they are clipped to "
+                f"The values of the attention are not what their projection outputs: they are clipped to "
                 f"{self.source.limit:.3g}, so they cannot be followed below attention."
             )
         return self.source
@@ -287,10 +318,13 @@ class Residual:
 
 @dataclass(frozen=True)
 class Scale:
-    """Multiply the branch by a constant: no component, so that it has no name."""
+    """Multiply the branch by a constant, one for all channels or one for each.
 
-    factor: float
-    name: ClassVar[str] = ""
+    That is no component, so that it has no name, but where it stands for a norm that this layer does not have.
+    """
+
+    factor: float | Float[Tensor, " d"]
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -333,7 +367,7 @@ class SequentialFeedForward(FeedForward):
 @final
 @dataclass(frozen=True)
 class OwnFeedForward(FeedForward):
-    """FF beside the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
+    """FF parallel to the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
 
     `norm` is what makes `hidden` of the block's input; `None` where they are the same.
     """
@@ -348,7 +382,7 @@ class OwnFeedForward(FeedForward):
 
 
 Wiring = Fork | Residual | Scale
-"""Steps that open, close and scale branches: they hold no tensors."""
+"""Steps that open, close and scale branches: they compute nothing of a state."""
 
 Transformation = Attention | Normalise | FeedForward
 """Steps that transform what they read."""
@@ -394,7 +428,7 @@ class LayerTrace:
 
 
 def _select(step: Step, rows: QueryRows) -> Step:
-    return step if isinstance(step, Wiring) else step.select(rows)
+    return step if isinstance(step, Residual | Scale) else step.select(rows)
 
 
 def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:

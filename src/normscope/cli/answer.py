@@ -75,7 +75,7 @@ def answer_command(
         str | None,
         typer.Option(
             "--hops",
-            help="Hand the credit of generated tokens on to what made them: so many times, or 'all'.",
+            help="Hand the credit of generated tokens on to what made them: this many times, or 'all'.",
             show_default=False,
             rich_help_panel="What is explained",
         ),
@@ -96,7 +96,7 @@ def answer_command(
 ) -> None:
     """Show which sentences, documents or turns an answer came from.
 
-    The model answers a question about documents, and its answer is taken apart: what each sentence puts into the logits of
+    The model answers a question about documents, and its answer is decomposed: what each sentence puts into the logits of
     its tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written
     as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """

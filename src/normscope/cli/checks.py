@@ -112,7 +112,7 @@ def check_approximation(options: MapSelectionOptions) -> None:
 # ---- explanations ------------------------------------------------------------------------------------------------------
 
 
-def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
+def check_method(name: str, options: Sequence[str], *, heads: bool, edges: bool) -> None:
     """Raise for an unknown method, or for options that it does not have."""
     declared = METHODS.declaration(METHODS.listed_name(name))
     check_method_options(declared.name, declared.defaults(), read_options(options))
@@ -121,6 +121,8 @@ def check_method(name: str, options: Sequence[str], *, heads: bool) -> None:
         raise InputError(
             f"The method {name!r} does not follow single heads: leave out --heads, or use {listing(map(repr, following))}."
         )
+    if edges and not declared.follows:
+        raise InputError(f"The method {name!r} follows nothing through the layers: leave out --edges.")
 
 
 def check_explanation_file(out: Path | None, flow: float | None) -> None:

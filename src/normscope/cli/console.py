@@ -20,7 +20,7 @@ from rich.text import Text
 
 from normscope.errors import FileError, InputError, listing, unknown
 from normscope.models.options import ModelOptions
-from normscope.paths import FIGURES, NETCDF, PAGE, TABLES
+from normscope.paths import FIGURES, IMAGES, NETCDF, PAGE, SOUNDS, TABLES
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -94,6 +94,8 @@ def read_text(analyzer: Analyzer, text: str, pair: str | None, *, as_text: bool 
     """The input that a text and perhaps a second one make up for a model."""
     if not as_text and analyzer.family.reads == "text" and is_image(text):
         raise InputError(f"{text!r} is the file of an image, and {analyzer.name} reads text.")
+    if not as_text and analyzer.family.reads != "audio" and is_sound(text):
+        raise InputError(f"{text!r} is the file of a sound, and {analyzer.name} reads {analyzer.family.reads}s.")
     return text if pair is None else (text, pair)
 
 
@@ -159,7 +161,6 @@ def complain(error: Exception) -> None:
 STANDARD_INPUT = "-"
 TEXTS = ("txt", "text", "md", "rst")
 RESULTS = (NETCDF, "zarr")
-IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
 _OTHERS = (*TABLES, *FIGURES, PAGE, "htm", "jsonl", "tsv", "docx", "odt", "gz", "zip", "safetensors")
 
 _ESCAPE = "If it is the text itself, use --as-text."
@@ -190,19 +191,24 @@ def is_image(argument: str) -> bool:
     return _ending(argument) in IMAGES
 
 
+def is_sound(argument: str) -> bool:
+    """Whether an argument names a sound."""
+    return _ending(argument) in SOUNDS
+
+
 def _text(argument: str) -> str:
     if argument == STANDARD_INPUT:
         return _standard_input()
     ending = _ending(argument)
     if ending in TEXTS:
         return _read(argument)
-    if ending in IMAGES and _exists(argument):  # a vision model reads it
+    if ending in (*IMAGES, *SOUNDS) and _exists(argument):  # a model of images or sounds reads it
         return argument
     if ending in RESULTS and _exists(argument):
         raise InputError(
             f"{argument!r} is a finished result, and this command analyses a text: normscope explore shows it. {_ESCAPE}"
         )
-    if ending in (*IMAGES, *RESULTS, *_OTHERS):
+    if ending in (*IMAGES, *SOUNDS, *RESULTS, *_OTHERS):
         found = "it is not a text file" if _exists(argument) else "there is no such file"
         raise FileError(
             f"{argument!r} is the name of a file, and {found}. Text files end in {listing(TEXTS)}; '-' is standard input. "

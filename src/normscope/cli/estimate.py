@@ -122,8 +122,8 @@ def estimate_command(
 ) -> None:
     """Estimate the cost of an analysis before it starts: operations, memory, time.
 
-    Memory is that beside the model, and the size of the results stands with it. The time comes from measuring this machine
-    for about a second.
+    Memory is in addition to the model's; the size of the results is shown with it. The time comes from measuring this
+    machine for about a second.
     """
     if (text is None) == (tokens is None):
         raise InputError("Give a text or a number of tokens (--tokens), one of the two.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -33,8 +34,10 @@ from normscope.paths import PAGE, RESULTS, ending
 from normscope.request import ExplainOptions, ExplainRequest
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from normscope.analyzer import Analyzer
-    from normscope.methods import Method
+    from normscope.methods import Gives, Method
     from normscope.results.explanation import Explanation
 
 _ASKED = "What is explained"
@@ -47,6 +50,11 @@ EXAMPLES = (
     "normscope explain report.txt --model smollm2 --units sentence --top 5",
     'normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html',
 )
+
+_TITLES: dict[Gives, str] = {
+    "attribution": "Attributions of a prediction: normscope explain, Analyzer.explain(method=...)",
+    "layer maps": "Maps of every layer: Analyzer.analyze(method=...); explain takes the row of their rollout",
+}
 
 METHODS_EXAMPLES = (
     "normscope methods",
@@ -105,19 +113,29 @@ def explain_command(
             rich_help_panel=_SHOWN,
         ),
     ] = None,
+    verify: Annotated[
+        int | None,
+        typer.Option(
+            "--verify",
+            help="Also cut this many of the strongest edges in the real model, and compare with what is predicted.",
+            show_default=False,
+            rich_help_panel=_SHOWN,
+            min=1,
+        ),
+    ] = None,
     out: options.Out = None,
     model: ModelOptions,
 ) -> None:
     """Show what made the model say this: what each token puts into a logit.
 
-    The logit is that of a word or label, and by default it is taken apart exactly, for given attention weights, deviations
+    The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
     explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
     """
     texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
     check_text(texts.text, texts.pair)
     method: str = request.get("method", ExplainRequest.method)
-    check_method(method, option or [], heads=request.get("heads", False))
+    check_method(method, option or [], heads=request.get("heads", False), edges=bool(request.get("edges")))
     check_question(request, state=state)
     check_explanation_file(out, flow)
     memory = read_bytes(request.get("max_memory"))
@@ -132,6 +150,7 @@ def explain_command(
     computed = {
         **labels,
         **direction,
+        **({} if flow is None else {"edges": True}),
         "decoder_text": decoder_text,
         "method": _method(method, option or []),
         "max_memory": memory,
@@ -146,14 +165,43 @@ def explain_command(
         _write_page(explanation, out, chosen)
     else:
         show_or_write(_in_units(explanation, chosen), out, flow, top)
+    if verify is not None:
+        _verify(explanation, verify)
+
+
+def _verify(explanation: Explanation, count: int) -> None:
+    """Cut edges in the model and print what came of it."""
+    from normscope.output.verification_terminal import verification_view
+
+    with working("Cutting edges"):
+        verified = explanation.verify(count)
+    result_console().print(verification_view(verified))
 
 
 def methods_command(name: options.NamePart = None) -> None:
     """List the methods: what each measures, what it costs, and where it comes from."""
-    names = named(name, METHODS, "method")
-    from normscope.methods.table import methods_table
+    declarations = [METHODS.declaration(listed) for listed in named(name, METHODS, "method")]
+    for gives, title in _TITLES.items():
+        methods = [method for method in declarations if method.gives == gives]
+        if methods:
+            result_console().print(_methods_table(title, methods))
 
-    result_console().print(methods_table(names))
+
+def _methods_table(title: str, methods: Sequence[type[Method]]) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=Text(title, style="bold"), title_justify="left", box=None, padding=(0, 2, 1, 0), pad_edge=False)
+    table.add_column("method", no_wrap=True, style="bold")
+    for heading in ("what a number means", "cost", "multiplications", "paper"):
+        table.add_column(heading)
+    for method in methods:
+        options = ", ".join(f"{option}={value!r}" for option, value in method.defaults().items())
+        signed = "signed" if method.signed else "not signed"
+        details = [method.quantity, signed, *([f"options: {options}"] if options else [])]
+        facts = (f"{method.summary} ({'; '.join(details)})", method.cost, method.operations, method.paper)
+        table.add_row(method.name, *map(Text, facts))
+    return table
 
 
 def _method(name: str, given: list[str]) -> Method:

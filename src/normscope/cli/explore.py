@@ -79,7 +79,7 @@ def explore(
         str | None,
         typer.Option(
             "--compare",
-            help="A second text to show beside it; beside a finished result, another one.",
+            help="A second text to show next to it; with a finished result, another one.",
             show_default=False,
             rich_help_panel=_SIDE,
         ),
@@ -88,7 +88,7 @@ def explore(
         str | None,
         typer.Option(
             "--compare-model",
-            help="A second model to show beside it, with its own tokenizer.",
+            help="A second model to show next to it, with its own tokenizer.",
             show_default=False,
             rich_help_panel=_SIDE,
         ),

@@ -52,7 +52,11 @@ CONVERT_EXAMPLES = (
     "normscope convert --model ./old-model --allow-pickle --out ./new-model",
 )
 
-_NOT_BY_DEFAULT: dict[str, dict[str, Any]] = {"big_bird": {"attention_type": "original_full"}}
+_NOT_BY_DEFAULT: dict[str, dict[str, Any]] = {
+    "big_bird": {"attention_type": "original_full"},
+    "gemma4_text": {"hidden_size_per_layer_input": 0},
+    "gemma4": {"text_config": {"hidden_size_per_layer_input": 0}},
+}
 """Settings of a type without which its default configuration is refused."""
 
 _SENTENCE = "The opera singer caught a soap bubble."
@@ -119,6 +123,9 @@ def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
         say("Analysing an image of random pixels.")
         return {"pixel_values": _random_pixels(analyzer)}, None
     decoded = analyzer.family.encoder is not None
+    if analyzer.family.reads == "audio":
+        say("Analysing a sound of random samples.")
+        return _random_sound(analyzer), {"input_ids": _random_ids(analyzer)} if decoded else None
     if analyzer.tokenizer is not None or text is not None:
         text = text or _SENTENCE
         return text, text if decoded else None
@@ -133,6 +140,15 @@ def _random_ids(analyzer: Analyzer) -> Tensor:
     vocabulary = analyzer.model.config.get_text_config().vocab_size
     first = min(vocabulary - 1, 5)  # special ids, such as padding, are usually the first few
     return torch.randint(first, vocabulary, (1, _RANDOM_TOKENS), generator=torch.Generator().manual_seed(0))
+
+
+def _random_sound(analyzer: Analyzer) -> dict[str, Tensor]:
+    import torch
+
+    from normscope.inputs.audio import argument, noise
+
+    module = analyzer.model
+    return {argument(module): noise(module, 1, torch.Generator().manual_seed(0))}
 
 
 def _random_pixels(analyzer: Analyzer) -> Tensor:
@@ -284,7 +300,8 @@ def _kind(family: Family) -> str:
 
 def _types_of(parts: tuple[Any, ...], component: str, suffix: str) -> str:
     """The types of a block's parts that implement a component, as words: `PlainPart` is `plain`."""
-    work = [getattr(part, "feed_forward", part) for part in parts if part.component == component]
+    there = [part for part in parts if part.component == component and type(part).__name__ != "AbsentPart"]
+    work = [getattr(part, "feed_forward", part) for part in there]
     return ", ".join(dict.fromkeys(_in_words(part, suffix) for part in work))
 
 

@@ -26,7 +26,7 @@ def of_analysis(*names: str) -> Expansion:
     return Expansion(AnalysisRequest, dict, only=names)
 
 
-CONVENTIONS = ("truncate", "value_bias", "ff_baseline")
+CONVENTIONS = ("truncate", "value_bias", "ff_baseline", "gates")
 """The options of every command that decomposes a text."""
 
 NamePart = Annotated[

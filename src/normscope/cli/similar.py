@@ -155,7 +155,7 @@ def _explained_together(
     analyzer: Analyzer, request: dict[str, Any], texts: tuple[str, str], units: str, out: Path | None
 ) -> bool:
     """The score of a model that reads both texts together, explained; whether the model is such a one."""
-    from normscope.similarity.comparing import is_cross_encoder
+    from normscope.similarity.encoders import is_cross_encoder
 
     if request.get("pooling") is not None or not is_cross_encoder(analyzer):
         return False

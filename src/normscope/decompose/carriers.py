@@ -45,8 +45,8 @@ class Carrier(ABC):
         """RES: adds the decomposition that went around."""
 
     @abstractmethod
-    def scaled(self, factor: float) -> Carrier:
-        """Every part and the bias times a constant."""
+    def scaled(self, factor: float | Tensor) -> Carrier:
+        """Every part and the bias times a constant, one for all channels or one for each."""
 
     @abstractmethod
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Carrier:
@@ -62,7 +62,7 @@ class Carrier(ABC):
     def __add__(self, bypass: Carrier) -> Carrier:
         return self.add(opened(bypass))
 
-    def __mul__(self, factor: float) -> Carrier:
+    def __mul__(self, factor: float | Tensor) -> Carrier:
         return self.scaled(factor)
 
 
@@ -92,7 +92,7 @@ class OpenCarrier(Carrier):
 
     @abstractmethod
     def feed_forward(self, networks: list[LinearisedNetwork]) -> Iterator[tuple[slice, Carrier]]:
-        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is asked for."""
+        """FF: yields the result for all query rows, tile by tile. A tile is valid until the next one is requested."""
 
 
 def opened(carrier: Carrier) -> OpenCarrier:
@@ -137,7 +137,7 @@ class Sums:
         return Sums(self.rows[:, rows], self.queries[rows])
 
     def attend(self, attention: Attention, *, bias_apart: bool = False) -> Sums:
-        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share apart."""
+        """By way of the context vectors, `(sum_j a v) W_O`, the own token's share separate."""
         weights, values, through_output = attention.weights, attention.values, attention.through_output
         bias = values.new_zeros(weights.shape[1], attention.output.shape[-1])
         if attention.bias is not None:
@@ -152,7 +152,9 @@ class Sums:
             return Sums(torch.stack([zero, bias, zero, everything]), self.queries)
         rows = torch.arange(len(self.queries), device=weights.device)
         own = through_output(weights[:, rows, self.queries, None] * values[:, self.queries])
-        return Sums(torch.stack([own, bias, everything - own]), self.queries)
+        others = everything - own
+        own = own if attention.beside is None else own + attention.beside
+        return Sums(torch.stack([own, bias, others]), self.queries)
 
     def add(self, bypass: Sums) -> Sums:
         longer, shorter = sorted((self.rows, bypass.rows), key=len, reverse=True)
@@ -160,7 +162,7 @@ class Sums:
         rows[: len(shorter)] += shorter
         return Sums(rows, self.queries)
 
-    def scaled(self, factor: float) -> Sums:
+    def scaled(self, factor: float | Tensor) -> Sums:
         return Sums(self.rows * factor, self.queries)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Sums:
@@ -201,7 +203,7 @@ class Summed(OpenCarrier):
     def add(self, bypass: OpenCarrier) -> Summed:
         return Summed(sums=self.sums.add(bypass.sums))
 
-    def scaled(self, factor: float) -> Summed:
+    def scaled(self, factor: float | Tensor) -> Summed:
         return Summed(sums=self.sums.scaled(factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Summed:

@@ -107,7 +107,7 @@ class Dense(Carrier):
             self.parts[sums.queries, rows] = sums.own
         return Dense(sums=sums, parts=self.parts, extents=self.extents)
 
-    def scaled(self, factor: float) -> Dense:
+    def scaled(self, factor: float | Tensor) -> Dense:
         return Dense(sums=self.sums.scaled(factor), parts=self.parts.mul_(factor), extents=self.extents)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Dense:
@@ -264,7 +264,7 @@ class ExpandedNetwork:
         self.bias = network.out(hidden[1:], bias=0)[0]
 
     def serving(self, rows: slice) -> tuple[Int[Tensor, " row"], Int[Tensor, " row"]]:
-        """Which rows of a tile the network serves: their places in the tile, and in the network's own rows."""
+        """Which rows of a tile the network serves: their indices in the tile, and in the network's own rows."""
         (place,) = ((self.network.rows >= rows.start) & (self.network.rows < rows.stop)).nonzero(as_tuple=True)
         return self.network.rows[place] - rows.start, place
 
@@ -278,7 +278,7 @@ class ExpandedNetwork:
     ) -> None:
         """The part vectors of `queries` (at `place` among the network's rows), by the cheaper of two orders.
 
-        `groups` are those of the queries alone, and of each so many `keys` are seen.
+        `groups` are those of the queries alone, which see the first `keys` keys.
         """
         if self._folding_is_cheaper(keys):
             self._write_folded(parts, groups, keys, place)

@@ -55,7 +55,7 @@ class Factored(OpenCarrier):
             )
         return Factored(sums=self.sums.add(bypass.sums), groups=tuple(groups))
 
-    def scaled(self, factor: float) -> Factored:
+    def scaled(self, factor: float | Tensor) -> Factored:
         return Factored(sums=self.sums.scaled(factor), groups=tuple(group.scaled(factor) for group in self.groups))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Factored:
@@ -79,7 +79,7 @@ class Factored(OpenCarrier):
     ) -> Iterator[tuple[slice, Approximate]]:
         if any(isinstance(group, GatedKeyGroup) for group in self.groups):
             raise UnsupportedArchitectureError(
-                "What this model's mixers give out is gated in every channel (or comes by a convolution), so that its parts "
+                "What this model's mixers output is gated in every channel (or comes by a convolution), so that its parts "
                 "have no factored form, which approximations of maps need: compute them exactly."
             )
         yield from ApproximateExpansion(self.sums, self.groups, networks, approximation, rest, projected).tiles()

@@ -1,4 +1,4 @@
-"""Parts carried through a head: what every input token put into the rows that it gives out.
+"""Parts carried through a head: what every input token put into the rows that it outputs.
 
 Every step of a head is affine once activations are replaced by their secant slopes and norms by the deviation of the model's
 own state, so that the vectors of each token go through it by themselves. What belongs to no token is the last column, to

@@ -77,7 +77,9 @@ class KeyGroup:
             selected.__dict__["grams"] = self.grams
         return selected
 
-    def scaled(self, factor: float) -> KeyGroup:
+    def scaled(self, factor: float | Float[Tensor, " d"]) -> KeyGroup:
+        if isinstance(factor, Tensor):
+            return replace(self, output=self.output * factor, passed=(*self.passed, factor))
         return replace(self, scale=self.scale * factor)
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> KeyGroup:

@@ -131,7 +131,7 @@ class LayerRequest:
 
 
 class Walk:
-    """One pass along a chain, noting down what is asked for at each scope.
+    """One pass along a chain, noting down what is requested at each scope.
 
     `without` names sets of dimensions that are left out of the norms after the feed-forward, for further maps.
     """
@@ -172,7 +172,7 @@ class Walk:
         return other
 
     def go_on(self, entering: FeedForwardInput, tiles: Iterator[tuple[slice, Carrier]]) -> None:
-        """Go on from a feed-forward with what it gives out, tile by tile."""
+        """Go on from a feed-forward with what it outputs, tile by tile."""
         index, trace = entering.index, entering.trace
         state = trace.states[index]
         for tile, result in tiles:
@@ -305,7 +305,7 @@ def _scope_after_each_step(trace: LayerTrace) -> list[str]:
 
 
 class Branches:
-    """A walk up to the feed-forward, and every way on that is asked for."""
+    """A walk up to the feed-forward, and every way on that is requested."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk

@@ -24,6 +24,7 @@ from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
+    Fork,
     LayerTrace,
     Norm,
     Normalise,
@@ -113,7 +114,7 @@ class _Normalising:
 
 @dataclass(frozen=True)
 class _Feeding:
-    """FF: its networks with their slopes; beside an attention, also the norm between the block's input and what it reads."""
+    """FF: its networks with their slopes; if it is parallel, also the norm between the block's input and its own."""
 
     networks: list[LinearisedNetwork]
     beside: bool
@@ -162,6 +163,8 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Normalising.of(step)
         case FeedForward():
             return _Feeding.of(step)
+        case Fork():
+            return Fork(tuple(_prepared(each) for each in step.around))
         case _:
             return step
 

@@ -166,7 +166,7 @@ def costs(model: Model, request: Request, lengths: Sequence[Length]) -> list[flo
 
 
 def refuse_memory(model: Model, request: Request, lengths: Sequence[Length], most: int) -> None:
-    """Refuse an analysis that would take more memory than it may: at `most` so many bytes."""
+    """Refuse an analysis that would take more memory than it may: at `most` bytes."""
     most = whole_number(most, "The memory that an analysis may take (max_memory), in bytes,")
     needed = plan(model, asked_of(model, request), lengths)
     if needed.memory > most:

@@ -15,6 +15,7 @@ from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
 from normscope.families.spec import Config, image_config
 from normscope.inputs import Reading, read_targets
+from normscope.inputs.audio import argument, noise
 from normscope.methods import resolve
 from normscope.methods.norms import Decomposition
 from normscope.models.devices import entry_device
@@ -69,8 +70,9 @@ def _counts(model: Model, inputs: object, reading: Reading) -> list[int]:
 
 
 def short_analysis(model: Model, request: Request) -> ShortRun:
-    """A request of a short input; images have their length, so few of their queries are requested."""
-    small = replace(request, queries=list(range(SHORT)) if model.family.reads == "image" else None)
+    """A request of a short input; images and sounds have their length, so few of their queries are requested."""
+    fixed = model.family.reads != "text" and model.family.encoder is None
+    small = replace(request, queries=list(range(SHORT)) if fixed else None)
     sequences, _ = resolve.read(model, *_short_input(model))
     stacks = asked_of(model, small) or {}
     length = lengths_of(sequences)[0]
@@ -99,6 +101,9 @@ def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
         device = entry_device(model.module)
         return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
     ids: dict[str, Any] = {"input_ids": [[_plain_token(model)] * SHORT]}
+    if model.family.reads == "audio":
+        sound = noise(model.module, 1, torch.Generator().manual_seed(0)).to(entry_device(model.module))
+        return {argument(model.module): sound}, ids if model.family.encoder is not None else None
     return ids, ids if model.family.encoder is not None else None
 
 

@@ -13,6 +13,7 @@ from normscope.capture import blocks_of
 from normscope.chain.trace import Attention, FeedForward, Gated, LayerTrace, OwnFeedForward
 from normscope.errors import ModelError
 from normscope.families.spec import (
+    NO_FEED_FORWARD,
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
@@ -20,6 +21,7 @@ from normscope.families.spec import (
     ExpertsPart,
     FeedForwardPart,
     FlatExpertsPart,
+    FourierMixing,
     FusedGatedPart,
     GatedPart,
     InputScaledExpertsPart,
@@ -32,6 +34,7 @@ from normscope.families.spec import (
     SharedExpertsPart,
     Stack,
     TransposedExpertsPart,
+    UngatedExpertsPart,
 )
 
 
@@ -45,7 +48,7 @@ class BlockSizes:
 
     `values` is the width of all value vectors of a token together (heads times head size). `neurons` is the number of
     those that act on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes
-    through. `beside` is whether the feed-forward reads the query's own token alone.
+    through. `next to` is whether the feed-forward reads the query's own token alone.
     """
 
     d: int
@@ -84,11 +87,9 @@ def sizes_of_trace(trace: LayerTrace) -> BlockSizes:
 
 
 def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> BlockSizes:
-    attention = next(part for part in chain if isinstance(part, AttentionPart))
-    d, values = _shape(block.get_submodule(attention.output))
-    heads = _heads(attention, model)
+    d, heads, values = _mixing(block, chain, model)
     everything = sum(parameter.numel() for parameter in block.parameters())
-    feed_forward = next((part for part in chain if part.component == "Ff"), None)
+    feed_forward = next((part for part in chain if part.component == "Ff" and part != NO_FEED_FORWARD), None)
     if feed_forward is None:
         return BlockSizes(d, heads, values, 0, 1, everything, False, 1)
     beside = isinstance(feed_forward, BesideAttention)
@@ -98,6 +99,19 @@ def _sizes(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) ->
     idle = everything - _dense_parameters(block) if experts > 1 else 0
     active = everything - idle + (experts > 1) * (1 + branches) * neurons * d
     return BlockSizes(d, heads, values, neurons, branches, active, beside, experts)
+
+
+def _mixing(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -> tuple[int, int, int]:
+    """The width of states, and the heads and values of the attention or mixer; one of each that does nothing, without it."""
+    attention = next((part for part in chain if isinstance(part, AttentionPart)), None)
+    if attention is None:
+        return int(model.config.get_text_config().hidden_size), 1, 1
+    if isinstance(attention, FourierMixing):
+        raise UnknownSizeError(
+            f"{type(model).__name__} mixes tokens by a Fourier transform, whose work is not counted."
+        )
+    d, values = _shape(block.get_submodule(attention.output))
+    return d, _heads(attention, model), values
 
 
 def _heads(attention: AttentionPart, model: PreTrainedModel) -> int:
@@ -135,23 +149,27 @@ def _network(block: nn.Module, part: FeedForwardPart, config: object) -> tuple[i
             | FlatExpertsPart()
             | InputScaledExpertsPart()
             | PlainExpertsPart()
+            | UngatedExpertsPart()
         ):
             return _expert_neurons(block, part, config)
         case SharedExpertsPart():
-            routed, _, experts = _expert_neurons(block, part.routed, config)
-            return routed + _shape(block.get_submodule(part.shared.down))[1], 2, experts + 1
+            routed, branches, experts = _expert_neurons(block, part.routed, config)
+            return routed + _shape(block.get_submodule(part.output))[1], branches, experts + 1
 
 
 def _expert_neurons(block: nn.Module, part: RoutedPart, config: Config) -> tuple[int, int, int]:
     if isinstance(part, PlainExpertsPart):
         return _shape(block.get_submodule(f"{part.experts}.expert_0.{part.inside.second}"))[1], 1, 2
     stacked: Any = block.get_submodule(part.experts)
+    branches = 2
     if isinstance(part, FlatExpertsPart):
         neurons = int(stacked.mlp.w1.shape[0]) // int(stacked.num_experts)
+    elif isinstance(part, UngatedExpertsPart):
+        neurons, branches = int(stacked.up_proj.shape[1]), 1
     else:
         neurons = int(stacked.gate_up_proj.shape[1 if isinstance(part, ExpertsPart) else 2]) // 2
     chosen = int(getattr(config.get_text_config(), "num_experts_per_tok", 1))
-    return chosen * neurons, 2, max(2, chosen)
+    return chosen * neurons, branches, max(2, chosen)
 
 
 def _dense_parameters(block: nn.Module) -> int:

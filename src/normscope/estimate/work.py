@@ -116,20 +116,31 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
     return work + Work(large=network, passed=4.0 * rows * q * block.neurons * block.branches * extent.item)
 
 
+_COMBINATIONS = 8
+"""The numbers that stand for the outputs of a product which is proved: so many random combinations of them."""
+
+
 def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
-    """Every component recomputed, and values from the states of all keys; each matrix is read for its norms."""
+    """Every component compared in combinations, values from all keys' states too; each matrix is read for its norms."""
     q, d, item = extent.queries, block.d, extent.item
     work = Work()
     for keys in (each.tokens for each in extent.groups()):
-        values = 2.0 * keys * block.values * d
-        attended = 2.0 * q * keys * block.values + 2.0 * q * block.values * d
+        compared = _compared(keys, d, block.values, block.heads) + _compared(q, block.values, d)
         passed = 2.0 * block.values * d + 12.0 * (keys + q) * block.values + 20.0 * (keys + q) * d
-        work += Work(large=values + attended, passed=passed * item)
+        work += Work(large=2.0 * q * keys * block.values, thin=compared, passed=passed * item)
     if not feed_forward:
         return work
     matrices = block.neurons * d * (1.0 + block.branches)
-    passed = matrices + q * (12.0 * block.neurons * (1 + block.branches) + 20.0 * d)
-    return work + Work(large=2.0 * q * matrices, passed=passed * item)
+    passed = matrices + q * (6.0 * block.neurons * (1 + block.branches) + 20.0 * d)
+    compared = _compared(q, d, block.neurons) * block.branches + _compared(q, block.neurons, d)
+    return work + Work(thin=compared, passed=passed * item)
+
+
+def _compared(rows: int, inputs: int, outputs: int, groups: int = 1) -> float:
+    """Operations of a product that is compared and not multiplied out: combinations of the matrix, of what enters, and of
+    what leaves, and the spread of what is rounded."""
+    by_row = _COMBINATIONS * (inputs * groups + outputs) + inputs * groups
+    return 2.0 * (rows * by_row + _COMBINATIONS * inputs * outputs)
 
 
 def attention_maps(block: BlockSizes, extent: Extent, scopes: int, of_source: int = 0) -> Work:

@@ -48,7 +48,7 @@ _ENDS = {"argmax": "sentence end takes part", "exclude": "without sentence end"}
 @dataclass(frozen=True)
 class Alignment(declared.Alignment, Experiment):
     columns: ClassVar[dict[str, str]] = {
-        "setting": "AWO: a row belongs to the token it gives out; AWI: to the token it reads",
+        "setting": "AWO: a row belongs to the token it outputs; AWI: to the token it reads",
         "eos": "argmax: the end of the sentence may be the best, and then there is no link; exclude: it is left out",
         "method": "weights: mean attention weights (or one head's); norms: ||sum_h a f(x)|| (or one head's ||a f(x)||)",
         "layer": "layer of the decoder, from 1",
@@ -61,7 +61,7 @@ class Alignment(declared.Alignment, Experiment):
         "at_head": "the head that this is",
         "spearman": "rank correlation of the heads' AER by norms with their mean norm",
         "pearson": "linear correlation of the same",
-        "sequence": "place of the pair in the corpus, from 0",
+        "sequence": "index of the pair in the corpus, from 0",
         "source": "source word, from 1",
         "source_word": "its text",
         "target": "target word, from 1",

@@ -90,7 +90,7 @@ class FeedForwardAmplification(declared.FeedForwardAmplification, Experiment):
         "kind": "ff: the feed-forward alone; group: norm, feed-forward, residual and norm (as far as the model has them); "
         "ln: the norm after the feed-forward",
         "layer": "layer, from 1",
-        "rank": "place in the layer, from 1",
+        "rank": "rank in the layer, from 1",
         "key_type": "the subword whose contribution grows",
         "query_type": "the subword in whose state it grows",
         "amplification": "mean change of the scaled map over all occurrences",

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from normscope.chain.measure import AnyMeasure, Measure
-from normscope.errors import InputError, listing
+from normscope.errors import InputError, UnsupportedArchitectureError, listing
 from normscope.experiments.declared import DeclaredExperiment
 from normscope.experiments.partial import Partial, merged
 from normscope.experiments.tables import Row, Table, finite_rows
 from normscope.models.source import short_name
 from normscope.results.analysis import Analysis
-from normscope.scopes import Scope
+from normscope.scopes import ATTENTION_WEIGHTS, Scope
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -156,6 +156,18 @@ class Observation:
     def head_maps(self, scope: str) -> np.ndarray:
         """`[layer, head, query, key]` of the block's own attention."""
         return self.analysis.map(scope, heads=True).values[..., : len(self.tokens)]
+
+    def attention_weights(self) -> np.ndarray:
+        """`[layer, head, query, key]`: weights between 0 and 1; refused if a layer has weights of either sign."""
+        weights = self.head_maps(ATTENTION_WEIGHTS)
+        signed = [str(layer) for layer, maps in enumerate(weights, start=1) if bool((maps < 0).any())]
+        if signed:
+            raise UnsupportedArchitectureError(
+                f"This experiment is about attention weights between 0 and 1, but layer {', '.join(signed)} of this model "
+                f"mixes tokens without a softmax: its weights are effective weights, of either sign. Experiments on norms "
+                f"(mixing-ratio, scope-similarity) take such models."
+            )
+        return weights
 
     def result(self, measure: Measure[Any, _Result]) -> _Result:
         """The result of a measure that the experiment needs."""

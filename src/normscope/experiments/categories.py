@@ -24,7 +24,7 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope
 @dataclass(frozen=True)
 class Categories(declared.Categories, Experiment):
     columns: ClassVar[dict[str, str]] = {
-        "category": "[CLS], [SEP], comma or period, other, or, of a causal model, its first token (of the keys)",
+        "category": "[CLS], [SEP], comma or period, other, or, for causal models, the first token (of the keys)",
         "layer": "layer, from 1",
         "head": "head, from 1",
         "weights": "attention weights to the category: sum over its columns, mean over queries, sequences (and heads)",
@@ -45,8 +45,8 @@ class Categories(declared.Categories, Experiment):
         members = [of_token == index for index in range(len(categories_of(model)))]
         values = observation.result(ValueNorms())
         moments = {"f": Moments.once(np.stack([_mean_of(values, chosen) for chosen in members], -1))}
-        for name, scope in (("weights", ATTENTION_WEIGHTS), ("norms", "Attn")):
-            maps = observation.head_maps(scope)
+        of_heads = {"weights": observation.attention_weights(), "norms": observation.head_maps("Attn")}
+        for name, maps in of_heads.items():
             sums = [np.nansum(maps[..., chosen].astype(np.float64), -1).mean(-1) for chosen in members]
             there = [
                 value if chosen.any() else np.full_like(value, np.nan)

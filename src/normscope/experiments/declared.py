@@ -88,7 +88,7 @@ class Sinks(DeclaredExperiment):
     name = "sinks"
     module = "normscope.experiments.sinks"
     paper = "Xiao et al. 2024; Sun et al. 2024; norms after Kobayashi et al. 2020"
-    shows = "attention sinks and massive states, beside norms"
+    shows = "attention sinks and massive states, compared with norms"
     summary = "what the first token, separators and massive states get by weights and by norms"
 
 
@@ -223,7 +223,7 @@ class FeedForwardNormsExperiment(DeclaredExperiment):
     module = "normscope.experiments.ff_norms"
     paper = "Kobayashi et al. 2024"
     shows = "Figure 10"
-    summary = "norm of the feed-forward's output beside the norm of what bypasses it"
+    summary = "norm of the feed-forward's output compared with the norm of what bypasses it"
 
 
 @dataclass(frozen=True)
@@ -240,7 +240,7 @@ class OutlierDimensions(DeclaredExperiment):
     module = "normscope.experiments.outlier_dimensions"
     paper = "Kobayashi et al. 2024"
     shows = "Figure 11, removal"
-    summary = "dimensions of the feed-forward beside the gamma of the norm after it, and the map without the outliers"
+    summary = "dimensions of the feed-forward against the gamma of the norm after it, and the map without the outliers"
 
 
 @dataclass(frozen=True)
@@ -325,16 +325,17 @@ class Redundancy(DeclaredExperiment):
     module = "normscope.experiments.faithfulness.redundancy"
     paper = "1 - r after Kobayashi et al. 2024"
     shows = "what components change and what the model loses without them"
-    summary = "how much each component changes the map, beside the loss when it is skipped"
+    summary = "how much each component changes the map, against the loss when it is skipped"
 
 
 @dataclass(frozen=True)
 class TextSimilarity(DeclaredExperiment):
     """Options: `pooling`, as in `Analyzer.embed`, for models without a description of their embedding; `removal`, whether
-    texts without each of their words are embedded too."""
+    texts without each of their words are embedded too; `gradients`, whether integrated gradients are computed beside it."""
 
     pooling: str = ""
     removal: bool = True
+    gradients: bool = False
 
     name = "similarity"
     module = "normscope.experiments.faithfulness.text_similarity"

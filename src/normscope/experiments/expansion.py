@@ -148,8 +148,8 @@ class _Transformation:
             )
         if isinstance(part, LinearMixer) or getattr(part, "output_norm", None) is not None:
             raise UnsupportedArchitectureError(
-                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads give out: no matrix "
-                "takes states to what it gives out. expansion-rate is for models with attention alone."
+                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads output: no matrix "
+                "takes states to what it outputs. expansion-rate is for models with attention alone."
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads
@@ -182,9 +182,13 @@ class _Transformation:
 
 
 def _attention(topology: Topology) -> AttentionPart:
-    return next(
-        part for part in topology.chain() if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention)
-    )
+    kinds = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer
+    attention = next((part for part in topology.chain() if isinstance(part, kinds)), None)
+    if attention is None:
+        raise UnsupportedArchitectureError(
+            "A layer has no attention: expansion-rate is for models with attention alone."
+        )
+    return attention
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:

@@ -74,7 +74,7 @@ def _correlations(
 
 
 _COLUMNS = {
-    "tokens": "all, without special tokens, or, of a causal model, without the first token",
+    "tokens": "all, without special tokens, or, for causal models, without the first token",
     "spearman": "rank correlation with the frequency rank (1 is the most frequent), over token occurrences",
     "occurrences": "number of token occurrences",
 }
@@ -95,7 +95,7 @@ class Frequency(declared.Frequency, Experiment):
         return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = observation.head_maps(ATTENTION_WEIGHTS).astype(np.float64)
+        weights = observation.attention_weights().astype(np.float64)
         values = observation.result(ValueNorms())
         received = np.nanmean(weights, axis=2).mean((0, 1))
         return _occurrences(observation, model, {"weight": received, "f": values.mean((0, 1))})

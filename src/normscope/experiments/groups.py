@@ -29,7 +29,7 @@ from normscope.experiments.tables import Row
 from normscope.methods.norms import Decomposition
 
 FEWEST = 20
-"""With fewer pairs on a side, nothing is called significant: a bootstrap of so few values is too sure of itself."""
+"""With fewer pairs on a side, nothing is called significant: a bootstrap of few values is too confident."""
 
 _WIDTH = 0.4
 _NORMAL = 1.96

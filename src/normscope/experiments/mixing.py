@@ -38,7 +38,7 @@ class MixingRatio(declared.MixingRatio, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "scope": "scope of the ratio; of weights, the sum over other keys by that over all; AttnResW is half of AttnW's",
         "layer": "layer, from 1",
-        "tokens": "overall, or, of a causal model, without the first token of each sequence",
+        "tokens": "overall, or, for causal models, without the first token of each sequence",
         "kind": "kind of token: normal, [MASK], [CLS], [SEP] (with the model's own names for these tokens), or overall; of "
         "a causal model the first token is a kind by itself, and there is overall without it",
         "spearman": "rank correlation of the layer with its mean ratio: how mixing goes with depth",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from normscope.chain.baseline import baseline
+from normscope.chain.joint_gates import counting
 from normscope.chain.measure import AnyMeasure, CaptureDepth
 from normscope.corpora.item import Item, masked
 from normscope.errors import InputError
@@ -178,7 +178,7 @@ def _observations(analyzer: Analyzer, plan: Plan, form: Form, group: list[Item])
         if plan.mask_id is None:
             raise InputError(f"{plan.model.name} has no mask token. Run without masking (--masking none).")
         group = [masked(item, plan.mask_id, plan.mask_token, plan.settings.seed) for item in group]
-    start = baseline(plan.settings.ff_baseline, plan.settings.value_bias)
+    start = counting(plan.settings, plan.settings.value_bias)
     measured = measure_layers(analyzer, _sequences(analyzer, group), form.measures, dtype=plan.dtype, start=start)
     for item, results in zip(group, measured, strict=True):
         yield Observation(

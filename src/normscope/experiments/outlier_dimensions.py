@@ -48,7 +48,7 @@ class OutlierDimensions(declared.OutlierDimensions, Experiment):
         "before_error": "standard error of before, over sequences",
         "after_error": "standard error of after, over sequences",
         "sequences": "number of sequences",
-        "published_before": "the paper's value, beside Pearson's r of maps as they are, where model, corpus and masking are "
+        "published_before": "the paper's value for Pearson's r of maps as they are, where model, corpus and masking are "
         "the paper's (a note says why not)",
         "published_after": "the paper's value without the removed dimensions",
     }

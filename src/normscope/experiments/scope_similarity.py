@@ -49,7 +49,7 @@ class ScopeSimilarity(declared.ScopeSimilarity, Experiment):
         "standard_error": "that of the similarity, over sequences",
         "deviation": "standard deviation over sequences",
         "sequences": "number of sequences",
-        "published": "the paper's value, beside Pearson's r of maps as they are, where model, corpus and masking are the "
+        "published": "the paper's value for Pearson's r of maps as they are, where model, corpus and masking are the "
         "paper's (a note says why not)",
     }
     captions: ClassVar[dict[str, str]] = {

@@ -76,7 +76,8 @@ class Sinks(declared.Sinks, Experiment):
         members = np.stack([of_token == index for index in range(len(CLASSES))], -1)
         own = len(observation.tokens)
         first = 1 if model.causal and own > 1 else 0
-        weights, by_head = (observation.head_maps(scope)[..., first:, :] for scope in (ATTENTION_WEIGHTS, "Attn"))
+        of_heads = observation.attention_weights(), observation.head_maps("Attn")
+        weights, by_head = (maps[..., first:, :] for maps in of_heads)
         attention, whole = (observation.map(scope)[..., first:, :own] for scope in ("Attn", model.scopes[-1]))
         found = {
             "weights": _shares(weights, members[:, None]),
@@ -131,7 +132,7 @@ class Sinks(declared.Sinks, Experiment):
 
 
 def classes(special: np.ndarray, massive: np.ndarray) -> np.ndarray:
-    """`[layer, token]`: the place in `CLASSES` of every token, from those that are special and the states that are massive
+    """`[layer, token]`: the index into `CLASSES` of every token, from those that are special and the states that are massive
     `[layer, token]`."""
     found = np.where(massive, CLASSES.index("massive"), CLASSES.index("other"))
     found[:, special] = CLASSES.index("special")

@@ -38,7 +38,7 @@ class WeightVersusNorm(declared.WeightVersusNorm, Experiment):
     columns: ClassVar[dict[str, str]] = {
         "category": "category of the key, or all",
         "spearman": "rank correlation of weight and ||f(x)||, from a joint histogram (bins 0.7 and 0.6 % wide)",
-        "error": "how far it may be from the exact value, at most (it is far nearer as a rule)",
+        "error": "how far it may be from the exact value, at most (it is far closer as a rule)",
         "pairs": "number of (layer, head, query, key)",
     }
     captions: ClassVar[dict[str, str]] = {
@@ -49,7 +49,7 @@ class WeightVersusNorm(declared.WeightVersusNorm, Experiment):
         return Needs((Decomposition(maps=(ATTENTION_WEIGHTS,), heads=True), ValueNorms()))
 
     def observe(self, observation: Observation, model: ModelFacts) -> Partial:
-        weights = observation.head_maps(ATTENTION_WEIGHTS)
+        weights = observation.attention_weights()
         # Category and norm are those of the key, whatever the query: their bins are looked up once for all queries.
         of_key = categories(observation, model) * _WEIGHTS.size * _NORMS.size
         of_key = (of_key + _NORMS.places(observation.result(ValueNorms()))).astype(np.int32)

@@ -163,14 +163,14 @@ class AnswerEngine:
         return [Output(self.first_row + place, number) for place, number in enumerate(self.exchange.ids)]
 
     def spans(self, spans: Sequence[Sequence[int]], objective: Objective | None = None) -> PulledSpans:
-        """Sums of tokens of the answer, explained: each span is a list of places in it."""
+        """Sums of tokens of the answer, explained: each span is a list of indices in it."""
         chosen: Objective = objective or self.objective
         return pull_back_spans(self.model, self.sequence, self._outputs, spans, chosen, self.request)
 
     def contrast(self, part: Sequence[int], against: str | Sequence[int]) -> tuple[int, PulledSpans]:
         """Why a part of the answer stands there rather than another text: the first token in which they differ.
 
-        Up to that token both are read after the same text, so that their logits can be compared. Returns its place too.
+        Up to that token both are read after the same text, so that their logits can be compared. Returns its index, too.
         """
         place, other = self._difference(part, against)
         outputs = self._outputs

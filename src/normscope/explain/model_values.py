@@ -32,7 +32,7 @@ States = tuple[Float[Tensor, "batch _ d"], ...]
 
 
 class Values:
-    """The values asked about as a function of what the model reads. One plain pass is run when it is made."""
+    """The explained values as a function of what the model reads. One plain pass is run when it is made."""
 
     answers: list[Answer]
     logits: Float[Tensor, "row label"]
@@ -115,7 +115,7 @@ class Values:
         return [self._along_direction(last[-1][row, :size]) for row, size in enumerate(lengths)]
 
     def _along_direction(self, states: Float[Tensor, "token d"]) -> Float[Tensor, "token 1"]:
-        """States along the direction asked for, which is that of the input's own state where it is the state itself."""
+        """States along the direction requested, which is that of the input's own state where it is the state itself."""
         if self._direction is None:
             (step,) = self.question.head_of(states.detach()).steps
             assert isinstance(step, Linear)
@@ -165,7 +165,7 @@ def refuse_module_between(model: Model, path: str | None) -> None:
 
 
 def _alike(sequences: Sequence[TokenSequence]) -> list[list[int]]:
-    """The places of sequences of the same lengths together, so that nothing is padded."""
+    """The indices of sequences of the same lengths together, so that nothing is padded."""
     groups: dict[tuple[int, int], list[int]] = {}
     for place, sequence in enumerate(sequences):
         target = 0 if sequence.target is None else len(sequence.target)

@@ -48,7 +48,7 @@ _LONGEST_CONTINUED = 4096
 
 
 def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
-    """The sequence that the model is made to read, and what is asked of its logits, or of its last states."""
+    """The sequence that the model is made to read, and what is requested of its logits, or of its last states."""
     if wanted.direction is not None:
         return _along_direction(model, sequence, wanted)
     longer, rows = _read(model, sequence, wanted)
@@ -151,7 +151,7 @@ def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wante
 
 
 def longest_continued(model: Model) -> int:
-    """How long a text may become; of a model that nothing limits, as long as its configuration says it was made for."""
+    """How long a text may become; for a model without a limit, the length that its configuration was made for."""
     if model.longest is not None:
         return model.longest
     return getattr(model.config.get_text_config(), "max_position_embeddings", None) or _LONGEST_CONTINUED
@@ -203,7 +203,7 @@ def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
 
 
 def _decoded(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Rows]:
-    """An encoder-decoder: the text that its decoder is made to give out, token by token, or what it gives out by itself."""
+    """An encoder-decoder: the text that its decoder is made to output, token by token, or what it outputs by itself."""
     if wanted.decoder_text is not None:
         return _after_text(model, sequence, wanted, wanted.decoder_text)
     paired = _with_text(model, sequence, None if isinstance(wanted.target, int) else wanted.target)
@@ -240,7 +240,7 @@ def _after_text(
 
 
 def _with_text(model: Model, sequence: TokenSequence, text: str | Sequence[int] | None) -> TokenSequence:
-    """The sequence with what the decoder of an encoder-decoder gives out: a text, token ids, or what it generates."""
+    """The sequence with what the decoder of an encoder-decoder outputs: a text, token ids, or what it generates."""
     options = (model.module, model.tokenizer, model.longest)
     if text is None or isinstance(text, str):
         (paired,) = with_targets([sequence], text, *options)
@@ -264,7 +264,7 @@ def _for_classifier(model: Model, sequence: TokenSequence) -> TokenSequence:
 
 
 def _masked_row(model: Model, sequence: TokenSequence, at: int | str | None) -> int:
-    """The masked token, of which there must be one, or the token asked for."""
+    """The masked token, of which there must be one, or the token requested."""
     if at is not None:
         return _position(at, sequence)
     mask = getattr(model.tokenizer, "mask_token_id", None)
@@ -279,7 +279,7 @@ def _masked_row(model: Model, sequence: TokenSequence, at: int | str | None) -> 
 
 
 def _row(head: Head, sequence: TokenSequence, at: int | str | None) -> int | None:
-    """The row of a classifier: its only one, that of a token, or, of a question's answer, the one it chooses."""
+    """The row of a classifier: its only one, that of a token, or, for question answering, the one it chooses."""
     if head.task not in ROW_PER_TOKEN:
         if at is not None:
             raise SelectionError("This model gives one answer for the whole input: leave out the position (at).")

@@ -23,7 +23,7 @@ _OF_WHOLE_INPUTS: tuple[Task, ...] = ("sequence-classification", "image-classifi
 
 
 def has_probabilities(model: PreTrainedModel, labels: int) -> bool:
-    """Whether a row of so many logits stands for probabilities."""
+    """Whether a row of this many logits stands for probabilities."""
     regression = _problem(model) == "regression"
     return labels > 1 and not regression and head_of(model).task not in _NOT_A_CHOICE
 

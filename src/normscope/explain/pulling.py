@@ -23,7 +23,16 @@ from normscope.explain.recording import PullRequest, Recording
 from normscope.explain.sinks import received
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.pullback import LayerFlow, PulledStates, StatesPullBack, pull_back_end, pull_back_layer
+from normscope.options import Weights
+from normscope.pullback import (
+    FlowPullBack,
+    LayerFlow,
+    PulledLayer,
+    PulledStates,
+    StatesPullBack,
+    pull_back_end,
+    pull_back_layer,
+)
 
 
 @dataclass
@@ -46,7 +55,7 @@ class StackFlow:
 class PassedLayer:
     """One layer passed on the way back: covectors below it, what entered it, and the attention that its tokens get.
 
-    The trace is that of the whole layer, where there was one.
+    The trace is that of the whole layer, where there was one; the flow is there if it was requested.
     """
 
     below: PulledStates
@@ -54,6 +63,19 @@ class PassedLayer:
     received: Float[Tensor, " token"]
     causal: bool
     trace: LayerTrace | None = None
+    flow: LayerFlow | None = None
+
+    @staticmethod
+    def of(
+        pulled: PulledLayer,
+        hidden: Float[Tensor, "token d"],
+        received: Float[Tensor, " token"],
+        causal: bool,
+        trace: LayerTrace | None = None,
+    ) -> PassedLayer:
+        """With what flows through it."""
+        below = PulledStates(pulled.covector, pulled.source, pulled.flow.bias.sum(-1), pulled.flow.routed)
+        return PassedLayer(below, hidden, received, causal, trace, pulled.flow)
 
 
 LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], PassedLayer]]]
@@ -63,13 +85,29 @@ LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], Pas
 def kept_layers(recording: Recording, *, keep: bool) -> LayersBack:
     """The layers of a recording; with `keep` they can be gone through again."""
     for layer, trace in recording.back(keep=keep):
-        yield layer, partial(_through_trace, trace)
+        yield layer, partial(_through_trace, trace, recording.request.weights)
 
 
-def _through_trace(trace: LayerTrace, covector: Float[Tensor, "target token d"]) -> PassedLayer:
-    pulled = StatesPullBack(covector)
+def _through_trace(trace: LayerTrace, weights: Weights, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+    pulled = StatesPullBack(covector, weights)
     pulled.add(trace)
     return PassedLayer(pulled.finish(), trace.hidden, received(trace), trace.causal, trace)
+
+
+def flowing_layers(recording: Recording) -> LayersBack:
+    """The layers of a recording, with all that flows through each."""
+    for layer, trace in recording.back():
+        yield layer, partial(_flowing_through, trace, recording.request)
+
+
+def _flowing_through(trace: LayerTrace, request: PullRequest, covector: Float[Tensor, "target token d"]) -> PassedLayer:
+    if request.edges or request.head_edges:
+        pulled = pull_back_layer(trace, covector, head_edges=request.head_edges, weights=request.weights)
+    else:
+        flowing = FlowPullBack(covector, request.weights)
+        flowing.add(trace)
+        pulled = flowing.finish_layer()
+    return PassedLayer.of(pulled, trace.hidden, received(trace), trace.causal, trace)
 
 
 @dataclass(frozen=True)
@@ -103,15 +141,15 @@ def pull_back(model: Model, sequence: TokenSequence, question: Question, request
     check_joined_blocks(model)
     recording = Recording(model, sequence, request)
     played = recording.play(question)
-    way = Way(model, played.values, played.sizes, played.pulled.bias, request.head_edges)
-    main = way.down(recording, "layer", played.pulled.covector, played.head.states)
+    way = Way(model, played.values, played.sizes, played.pulled.bias)
+    main = way.down(flowing_layers(recording), "layer", played.pulled.covector, played.head.states)
     encoder, end_bias = None, played.pulled.bias
     if way.source is not None:
         end = recording.encoder_end
         covector, added = pull_back_end(end, way.source)
         end_bias, way.source = end_bias + added.to(end_bias.device), None
         way.leave(added, main.layers[-1].relevance.sum(-1))
-        encoder = way.down(recording.of_encoder(), "encoder layer", covector, end.states)
+        encoder = way.down(flowing_layers(recording.of_encoder()), "encoder layer", covector, end.states)
     return Pulled(played.answers, played.head.logits, way.values, end_bias, main, encoder)
 
 
@@ -123,7 +161,8 @@ def check_joined_blocks(model: Model) -> None:
 
 @dataclass
 class Way:
-    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks.
+    """The way back through the stacks. `outside` is what has left the tokens of the stack so far: biases, other stacks, and
+    what stays with attention weights, which is `routed` alone.
 
     `sizes` are those of the numbers that the values are sums or differences of. What is known of a value as a whole lies on
     the device of `values`; covectors and `source` go from layer to layer, to the device of each.
@@ -133,15 +172,14 @@ class Way:
     values: Float[Tensor, " target"]
     sizes: Float[Tensor, " target"]
     outside: Float[Tensor, " target"]
-    head_edges: bool
     source: Float[Tensor, "target key d"] | None = None
+    routed: Float[Tensor, " target"] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.routed = torch.zeros_like(self.outside)
 
     def down(
-        self,
-        recording: Recording,
-        name: str,
-        covector: Float[Tensor, "target token d"],
-        states: Float[Tensor, "token d"],
+        self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackFlow:
         """Through the layers of a stack, from the states that leave it to those that enter it."""
         products = covector * states
@@ -149,28 +187,31 @@ class Way:
         self.sizes = torch.maximum(self.sizes, products.flatten(1).norm(dim=-1).to(self.sizes.device))
         flow = StackFlow(products.sum(-1))
         flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
-        for layer, trace in recording.back():
-            below = pull_back_layer(trace, covector, head_edges=self.head_edges)
-            covector = below.covector
-            self.leave(below.flow.bias.sum(-1))
-            flow.layers.append(below.flow)
-            flow.causal = trace.causal
-            flow.received.append(received(trace))
-            flow.state_norms.append(trace.hidden.norm(dim=-1))
-            self._add_source(below.source)
-            flow.errors.append(self._proved(f"before {name} {layer}", below.flow.relevance, trace))
+        for layer, pull in layers:
+            passed = pull(covector)
+            assert passed.flow is not None
+            covector = passed.below.covector
+            self.leave(passed.below.bias)
+            self.route(passed.below.routed)
+            flow.layers.append(passed.flow)
+            flow.causal = passed.causal
+            flow.received.append(passed.received)
+            flow.state_norms.append(passed.hidden.norm(dim=-1))
+            self._add_source(passed.below.source)
+            flow.errors.append(self._proved(f"before {name} {layer}", passed.flow.relevance, passed.trace))
         return flow
 
     def shares(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackShares:
-        """The same, but for the shares of what enters the stack alone: nothing is kept of the layers in between."""
+        """The same for the shares of what enters the stack alone: nothing is kept of the layers in between."""
         relevance = (covector * states).sum(-1)
         errors, attention, causal = [self._proved(f"after the last {name}", relevance)], list[Tensor](), False
         for layer, pull in layers:
             passed = pull(covector)
             covector = passed.below.covector
             self.leave(passed.below.bias)
+            self.route(passed.below.routed)
             relevance = (covector * passed.hidden).sum(-1)
             self._add_source(passed.below.source)
             errors.append(self._proved(f"before {name} {layer}", relevance, passed.trace))
@@ -189,6 +230,11 @@ class Way:
         """Count what has left the tokens of the stack."""
         for share in shares:
             self.outside = self.outside + share.to(self.outside.device)
+
+    def route(self, share: Float[Tensor, " target"]) -> None:
+        """Count what stays with attention weights."""
+        self.routed = self.routed + share.to(self.routed.device)
+        self.leave(share)
 
     def _proved(
         self, place: str, relevance: Float[Tensor, "target token"], trace: LayerTrace | None = None

@@ -1,4 +1,4 @@
-"""What is asked of a model: values of its logits, or of its last states, and the labels that people name them by.
+"""What is requested of a model: values of its logits, or of its last states, and the labels that people name them by.
 
 How a question is read from what a user says is `wording`'s concern; how it is answered is not decided here.
 """
@@ -23,8 +23,8 @@ from normscope.families.heads.spec import LANGUAGE_MODELLING, Task
 from normscope.models.model import Model
 from normscope.options import DEFAULT_OBJECTIVE, Objective
 
-ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token")
-"""Tasks, beside language modelling, whose logits have a row for every token."""
+ROW_PER_TOKEN: tuple[Task, ...] = ("token-classification", "question-answering", "replaced-token", "ctc")
+"""Tasks other than language modelling whose logits have a row for every token."""
 
 LabelName = str | int
 """A label as people name it: a word of the vocabulary, a class by its name, or the number of either."""
@@ -62,7 +62,7 @@ class Answer:
 
 
 class Question(ABC):
-    """What is asked of one pass: which values, and what must be heard of the model to know them."""
+    """What is requested of one pass: which values, and what has to be captured of the model for them."""
 
     asks_head: ClassVar[bool]
     """Whether the model's own head is asked."""
@@ -179,7 +179,7 @@ def _are_alternatives(model: Model, labels: int) -> bool:
 
 
 def _runner_up(model: Model, logits: Float[Tensor, " label"], label: int) -> int:
-    """The label with the largest logit beside one."""
+    """The label with the largest logit other than one."""
     if len(logits) < 2:
         raise InputError(f"{model.name} has one label, and nothing to contrast it with. Use objective='logit'.")
     first, second = logits.topk(2).indices.tolist()
@@ -236,7 +236,7 @@ def tokens_of(model: Model, text: str | Sequence[int]) -> list[int]:
     if not text:
         raise InputError("The target is empty. Name a word, or leave it out for what the model predicts.")
     known = tokenizer.get_vocab()
-    # What a decoder gives out may have a vocabulary of its own.
+    # What a decoder outputs may have a vocabulary of its own.
     side: dict[str, Any] = {"text" if model.family.encoder is None else "text_target": text}
     whole = next((known[name] for name in (text, _marked(text)) if name in known), None)
     ids = [whole] if whole is not None else cast("list[int]", tokenizer(**side, add_special_tokens=False)["input_ids"])

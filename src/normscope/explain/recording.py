@@ -16,6 +16,7 @@ from torch import Tensor
 
 from normscope.capture import Side
 from normscope.capture.heads import HeadListener
+from normscope.capture.scores import WantedScores
 from normscope.chain.baseline import BiasBaseline, baseline
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
 from normscope.chain.measure import check_arithmetic
@@ -24,7 +25,7 @@ from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import Stack
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.options import FeedForwardBaseline, whole_number
+from normscope.options import FeedForwardBaseline, Weights, whole_number
 from normscope.passes import Tell
 from normscope.pullback import PulledHead, pull_back_head, sizes_of, values_of
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Played:
-    """The values asked about, by the model's own logits, and the way from them to the states that leave the last layer."""
+    """The explained values, by the model's own logits, and the way from them to the states that leave the last layer."""
 
     answers: list[Answer]
     head: HeadTrace
@@ -49,19 +50,28 @@ class Played:
 
 @dataclass(frozen=True)
 class PullRequest:
-    """How to pull back: with the edges of every head or not, in which arithmetic, within how much memory (bytes), and from
-    where the integrated gradients of feed-forwards start."""
+    """How to pull back: with edges or not, in which arithmetic, within how much memory (bytes), from where the integrated
+    gradients of feed-forwards start, and what becomes of attention weights."""
 
     head_edges: bool = False
     dtype: torch.dtype | None = None
     max_memory: int | None = None
     tell: Tell | None = None
     ff_baseline: FeedForwardBaseline = "zero"
+    edges: bool | None = True
+    """`None`: unless the input is long."""
+    weights: Weights = "constant"
 
     @property
     def baseline(self) -> BiasBaseline | None:
         """Where they start, if not at zero."""
         return baseline(self.ff_baseline, "states")
+
+    @property
+    def scores(self) -> WantedScores:
+        """Whether it is asked what the weights are made of."""
+        wanted: dict[Weights, WantedScores] = {"joint": "required", "players": "known"}
+        return wanted.get(self.weights, "no")
 
     def __post_init__(self) -> None:
         check_arithmetic(self.dtype)
@@ -70,7 +80,7 @@ class PullRequest:
 
 
 class Recording:
-    """The layers of one stack for one input, and what is needed to hear them again."""
+    """The layers of one stack for one input, and what is needed to capture them again."""
 
     def __init__(
         self,
@@ -104,7 +114,7 @@ class Recording:
         return self._encoder
 
     def play(self, question: Question) -> Played:
-        """Run the model once: the values asked about, its head, and the traces of as many layers as memory holds."""
+        """Run the model once: the explained values, its head, and the traces of as many layers as memory holds."""
         head = self._heard(question)
         answers = question.answers(head.logits)
         targets = [answer.target for answer in answers]
@@ -174,7 +184,8 @@ class Recording:
             self.traces[layer] = kept
             self._bytes_of_a_layer = bytes_of(kept)
 
-        return Side(self.stack, lengths, layers, keep, None if self.is_encoder else source_lengths)
+        sources = None if self.is_encoder else source_lengths
+        return Side(self.stack, lengths, layers, keep, sources, scores=self.request.scores)
 
     def _lengths(self) -> tuple[list[int], list[int] | None]:
         target = self.sequence.target
@@ -206,7 +217,7 @@ class Recording:
             )
 
     def _check_source(self, layer: int, trace: LayerTrace, read: Tensor | None) -> Tensor | None:
-        """Every layer of a decoder reads the same states of the encoder, and they are what its end gives out."""
+        """Every layer of a decoder reads the same states of the encoder, and they are what its end outputs."""
         for step in trace.steps:
             if isinstance(step, CrossAttention) and step.source is not None and self._end is not None:
                 states = step.source.states

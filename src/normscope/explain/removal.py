@@ -32,14 +32,17 @@ class Without:
 
 def removal_of(model: Model, sequence: TokenSequence, asked: Removal) -> Removal:
     """The removal that is meant: by default the mask token where there is one, otherwise dropping."""
-    is_image = sequence.pixels is not None
+    is_signal = sequence.signal is not None
     mask = getattr(model.tokenizer, "mask_token_id", None)
     if asked == "auto":
-        return "mean" if is_image else "drop" if mask is None else "mask"
-    if is_image and asked != "mean":
-        raise InputError(f"A patch of an image is taken away by the mean embedding (removal='mean'), not by {asked!r}.")
+        return "mean" if is_signal else "drop" if mask is None else "mask"
+    if is_signal and asked != "mean":
+        raise InputError(
+            f"A patch of an image or a frame of a sound is taken away by the mean embedding (removal='mean'), "
+            f"not by {asked!r}."
+        )
     if asked == "mask" and mask is None:
-        raise InputError(f"{model.name} has no mask token to put in a token's place: use removal='drop' or 'mean'.")
+        raise InputError(f"{model.name} has no mask token to put in place of a token: use removal='drop' or 'mean'.")
     return asked
 
 
@@ -110,14 +113,14 @@ def _changed(model: Model, sequence: TokenSequence, places: Collection[int], rem
 def _rows(
     model: Model, question: Question, rows: Sequence[int], length: int, places: Collection[int], removal: Removal
 ) -> list[int]:
-    """Where the values are read off without the tokens at some places: the rows after them move up."""
+    """Where the values are read off without the tokens at some indices: the rows after them move up."""
     if removal == "mask":
         return list(rows)
     task = "direction" if isinstance(question, DirectionQuestion) else head_of(model.module).task
     match task:
         case "causal-lm" | "seq2seq-lm":
             return [row - sum(place <= row for place in places) for row in rows]  # NO_ROW where nothing is left to read
-        case "masked-lm" | "token-classification" | "question-answering" | "replaced-token" | "direction":
+        case "masked-lm" | "token-classification" | "question-answering" | "replaced-token" | "ctc" | "direction":
             # The rows of several questions (Splinter) come one after the other.
             return [_moved(*divmod(row, length), length, places) for row in rows]
         case _:

@@ -17,7 +17,7 @@ SHARE = 0.2
 """A sink gets at least this much of the attention of the tokens that see it, mean over heads and layers ..."""
 
 TIMES = 2.0
-"""... and at least so many times what it would get if each of them attended equally to all that it sees."""
+"""... and at least this many times what it would get if each of them attended equally to all that it sees."""
 
 
 def received(trace: LayerTrace) -> Float[Tensor, " token"]:

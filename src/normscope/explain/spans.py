@@ -13,14 +13,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from normscope.capture import LONG
 from normscope.errors import SelectionError
 from normscope.estimate.sizes import blocks_in
 from normscope.explain.pulling import LayersBack, PullRequest, Way, check_joined_blocks, kept_layers
 from normscope.explain.question import LogitQuestion, Rows, Wanted
 from normscope.explain.recording import Played, Recording
 from normscope.explain.sinks import sinks
-from normscope.explain.streaming import Stream, can_stream
+from normscope.explain.streaming import Stream, is_streamed
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
 from normscope.options import Objective
@@ -41,14 +40,16 @@ class Output:
 
 @dataclass(frozen=True)
 class PulledSpans:
-    """Shares `[span, token]` of the tokens that the model read, which with `bias` add up to `values`, up to `errors`.
+    """Shares `[span, token]` of the tokens that the model read, which with `bias`, and `routed`, what stays with
+    attention weights, add up to `values`, up to `errors`.
 
-    Of an encoder-decoder the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
+    For an encoder-decoder, the tokens are those of the encoder, then those of the decoder. `probabilities[output]` are those
     of the output tokens, `sinks[token]` says which tokens are attention sinks.
     """
 
     values: Float[Tensor, " span"]
     bias: Float[Tensor, " span"]
+    routed: Float[Tensor, " span"]
     shares: Float[Tensor, "span token"]
     errors: Float[Tensor, " span"]
     probabilities: Float[Tensor, " output"]
@@ -63,14 +64,14 @@ def pull_back_spans(
     objective: Objective,
     request: PullRequest,
 ) -> PulledSpans:
-    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of places in `outputs`."""
+    """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of indices in `outputs`."""
     check_joined_blocks(model)
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")
     rows: Rows = [(each.row, Wanted(each.label, against=each.against, objective=objective)) for each in outputs]
     source = _source(model, sequence, request)
     played, logits = source.play(rows)
-    at_once = _spans_at_once(model, sequence)
+    at_once = _spans_at_once(model, sequence, request)
     pieces = [spans[first : first + at_once] for first in range(0, len(spans), at_once)]
     pulled = [_pulled(model, source, played, each, last=each is pieces[-1]) for each in pieces]
     chances = logits.float().softmax(-1)
@@ -78,6 +79,7 @@ def pull_back_spans(
     return PulledSpans(
         values=torch.cat([each.values for each in pulled]),
         bias=torch.cat([each.bias for each in pulled]),
+        routed=torch.cat([each.routed for each in pulled]),
         shares=torch.cat([each.shares for each in pulled]),
         errors=torch.cat([each.errors for each in pulled]),
         probabilities=chances.gather(1, labels[:, None])[:, 0],
@@ -102,14 +104,15 @@ class _Kept:
 
 def _source(model: Model, sequence: TokenSequence, request: PullRequest) -> _Kept | Stream:
     """Where layers come from on the way back: kept, or, for long inputs and within a memory, run again one by one."""
-    bounded = request.max_memory is not None or len(sequence) >= LONG
-    return Stream(model, sequence, request) if bounded and can_stream(model) else _Kept(model, sequence, request)
+    streamed = is_streamed(model, sequence, request)
+    return Stream(model, sequence, request) if streamed else _Kept(model, sequence, request)
 
 
 @dataclass(frozen=True)
 class _Piece:
     values: Float[Tensor, " span"]
     bias: Float[Tensor, " span"]
+    routed: Float[Tensor, " span"]
     shares: Float[Tensor, "span token"]
     errors: Float[Tensor, " span"]
     sinks: Bool[Tensor, " token"]
@@ -122,11 +125,11 @@ def _pulled(
     members = _members(spans, len(played.values)).to(played.values)
     values, sizes = members @ played.values, members @ played.sizes
     start = played.pulled.weighted(members)
-    way = Way(model, values, sizes, start.bias, head_edges=False)
+    way = Way(model, values, sizes, start.bias)
     layers = source.layers() if isinstance(source, Stream) else source.layers(keep=not last)
     main = way.shares(layers, "layer", start.covector, played.head.states)
     shares, errors, marks = main.relevance, main.errors, _sinks(main.received, causal=main.causal)
-    bias = way.outside
+    bias = way.outside - way.routed
     if way.source is not None:
         assert isinstance(source, _Kept)
         end = source.recording.encoder_end
@@ -135,10 +138,10 @@ def _pulled(
         way.leave(added, shares.sum(-1))
         below = kept_layers(source.recording.of_encoder(), keep=not last)
         encoder = way.shares(below, "encoder layer", covector, end.states)
-        bias = way.outside - shares.sum(-1)
+        bias = way.outside - way.routed - shares.sum(-1)
         shares, errors = torch.cat([encoder.relevance, shares], dim=1), torch.maximum(encoder.errors, errors)
         marks = torch.cat([_sinks(encoder.received, causal=encoder.causal), marks])
-    return _Piece(values, bias, shares, errors, marks)
+    return _Piece(values, bias, way.routed, shares, errors, marks)
 
 
 def _members(spans: Sequence[Sequence[int]], count: int) -> Float[Tensor, "span output"]:
@@ -154,8 +157,10 @@ def _sinks(received: Sequence[Float[Tensor, " token"]], *, causal: bool) -> Bool
     return torch.from_numpy(sinks(attention, causal=causal))
 
 
-def _spans_at_once(model: Model, sequence: TokenSequence) -> int:
+def _spans_at_once(model: Model, sequence: TokenSequence, request: PullRequest) -> int:
     """Spans whose covectors fit into the memory together where a layer is widest: at the neurons of its feed-forward."""
     sizes = blocks_in(model.module, model.family.stack)
     length, widest = max(len(sequence), len(sequence.target or ())), max(max(each.neurons, each.d) for each in sizes)
+    if request.weights != "constant":  # products of every head, query and key
+        widest = max(widest, length * max(each.heads for each in sizes))
     return max(1, _BYTES_AT_ONCE // (4 * 4 * length * widest))

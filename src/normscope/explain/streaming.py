@@ -2,7 +2,7 @@
 
 Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states and of the
 attention mask, and time that of two forward passes and the pull-back. For one stack of blocks under a language-model head.
-Every trace is proved as in a `Recording`, and so is that blocks which are run again give out what they did.
+Every trace is proved as in a `Recording`, and so is that blocks which are run again have the same output.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from normscope.capture import BlockCall, Side, capture_call
+from normscope.capture import LONG, BlockCall, Side, capture_call
 from normscope.capture.heads import HeadListener
 from normscope.chain.head_trace import Activate, HeadTrace
 from normscope.chain.trace import LayerTrace, Normalise, SelfAttention
 from normscope.errors import UnsupportedArchitectureError
 from normscope.estimate.sizes import blocks_in
-from normscope.explain.pulling import LayersBack, PassedLayer, PullRequest
+from normscope.explain.pulling import LayersBack, PassedLayer, Pulled, PullRequest, Way, check_joined_blocks
 from normscope.explain.question import LogitQuestion, Rows
 from normscope.explain.recording import Played
 from normscope.families.heads import head_of
@@ -31,7 +31,7 @@ from normscope.families.heads.spec import LinearPart, ScalePart
 from normscope.families.spec import NormPart
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.pullback import StatesPullBack, pull_back_head, sizes_of, values_of
+from normscope.pullback import FlowPullBack, StatesPullBack, pull_back_head, sizes_of, values_of
 
 _WEIGHTS_AT_ONCE, _FEWEST_ROWS = 2**22, 16
 """Attention weights, of all heads, that are looked at together; a few copies of them are in the memory at once."""
@@ -50,8 +50,9 @@ class Stream:
         """Run the model once: the values wanted at some rows of its logits, and these rows."""
         head, logits = self._run([row for row, _ in rows if row is not None])
         few = [(place, wanted) for place, (_, wanted) in enumerate(rows)]
-        answers = LogitQuestion(self.model, few).answers(logits)
-        targets = [answer.target for answer in answers]
+        found = LogitQuestion(self.model, few).answers(logits)
+        targets = [answer.target for answer in found]
+        answers = [replace(each, position=row) for each, (row, _) in zip(found, rows, strict=True) if row is not None]
         with torch.no_grad():
             pulled = pull_back_head(head, targets)
             values, sizes = values_of(head, targets), sizes_of(head, targets)
@@ -77,17 +78,23 @@ class Stream:
         selected = _head_of_rows(head, wanted.to(head.states.device), few=few)
         return selected, selected.logits
 
-    def layers(self) -> LayersBack:
-        """The layers from the last to the first, each run again when covectors are pulled back through it."""
+    def layers(self, *, flows: bool = False) -> LayersBack:
+        """The layers from the last to the first, each run again when covectors are pulled back through it.
+
+        With `flows`, also what flows through each.
+        """
         above = self.leaving
         for done, call in enumerate(reversed(self.calls)):
             if self.request.tell is not None:
                 self.request.tell(done, len(self.calls))
-            yield call.layer, partial(self._through, call, above)
+            yield call.layer, partial(self._through, call, above, flows)
             above = call.hidden[0].to(self.dtype)
 
-    def _through(self, call: BlockCall, above: Tensor | None, covector: Float[Tensor, "target token d"]) -> PassedLayer:
-        pulled, length = StatesPullBack(covector), len(self.sequence)
+    def _through(
+        self, call: BlockCall, above: Tensor | None, flows: bool, covector: Float[Tensor, "target token d"]
+    ) -> PassedLayer:
+        pulled = (FlowPullBack if flows else StatesPullBack)(covector, self.request.weights)
+        length, hidden = len(self.sequence), call.hidden[0].to(self.dtype)
         attention, seen = None, list[LayerTrace]()
 
         def consume(layer: int, _: int, trace: LayerTrace) -> None:
@@ -100,14 +107,18 @@ class Stream:
             seen[:] = [trace]
 
         side = Side(
-            self.model.family.stack, [length], [call.layer], consume, blocks=partial(_blocks, self.model, length)
+            *(self.model.family.stack, [length], [call.layer], consume),
+            blocks=partial(_blocks, self.model, length),
+            scores=self.request.scores,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
         causal = seen[0].causal
         others = torch.arange(length - 1, -1, -1) if causal else torch.full((length,), length - 1)
         counted = attention / others.clamp(min=1).to(attention)
-        return PassedLayer(pulled.finish(), call.hidden[0].to(self.dtype), counted, causal)
+        if isinstance(pulled, FlowPullBack):
+            return PassedLayer.of(pulled.finish_layer(), hidden, counted, causal)
+        return PassedLayer(pulled.finish(), hidden, counted, causal)
 
     def _check_joined(self, layer: int, trace: LayerTrace, above: Tensor | None) -> None:
         output = trace.states[-1]
@@ -135,6 +146,21 @@ class _CallListener(HeadListener):
         self.calls.append(BlockCall.of(len(self.calls) + 1, block, args, kwargs))
 
 
+def pull_back_long(model: Model, sequence: TokenSequence, question: LogitQuestion, request: PullRequest) -> Pulled:
+    """The same as `pull_back` with all that flows except for edges."""
+    check_joined_blocks(model)
+    stream = Stream(model, sequence, request)
+    played, logits = stream.play(question.rows)
+    way = Way(model, played.values, played.sizes, played.pulled.bias)
+    main = way.down(stream.layers(flows=True), "layer", played.pulled.covector, played.head.states)
+    return Pulled(played.answers, logits, way.values, played.pulled.bias, main, None)
+
+
+def is_streamed(model: Model, sequence: TokenSequence, request: PullRequest) -> bool:
+    """Whether the blocks of an input are run again one by one: for long inputs, and within a memory, where they can be."""
+    return (request.max_memory is not None or len(sequence) >= LONG) and can_stream(model)
+
+
 def can_stream(model: Model) -> bool:
     """Whether the blocks of a model can be run again one by one: it is one stack under a language-model head."""
     modules = model.family.encoder is None and model.family.stack.seams is None
@@ -148,7 +174,7 @@ def _keeps_rows(model: Model) -> bool:
 
 
 def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
-    """The trace of a head for some of its rows; `few` says that the model gave out the logits of these alone."""
+    """The trace of a head for some of its rows; `few` says that the model output the logits of these alone."""
     steps = tuple(
         replace(step, state_before=step.state_before[rows.to(step.state_before.device)])
         if isinstance(step, Normalise | Activate)
@@ -165,7 +191,7 @@ def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:
-    """No trace is asked for on the way forwards."""
+    """No trace is requested on the way forwards."""
 
 
 def _received(trace: LayerTrace) -> Float[Tensor, " token"]:

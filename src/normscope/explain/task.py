@@ -21,7 +21,7 @@ _MOST_PREDICTIONS = 5
 
 @dataclass(frozen=True)
 class Asked:
-    """One input with what is asked about it, and how its pull-back is done where one is."""
+    """One input with the question about it, and how its pull-back is done where one is."""
 
     model: Model
     sequence: TokenSequence
@@ -53,7 +53,7 @@ class Attributed:
 class Predictions:
     """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`.
 
-    `each_by_itself`: several may be true at once. `note` is what a user should know of the words that were asked about.
+    `each_by_itself`: several may be true at once. `note` is what a user should know of the words in question.
     """
 
     names: list[list[str]]
@@ -80,7 +80,7 @@ def predictions_of(
 
 
 def read_off(asked: Asked) -> tuple[Played, Recording]:
-    """One pass through the model: the values asked about, and its recording, which keeps as many layers as memory holds."""
+    """One pass through the model: the explained values, and its recording, which keeps as many layers as memory holds."""
     recording = Recording(asked.model, asked.sequence, asked.request)
     return recording.play(asked.question), recording
 

@@ -59,13 +59,13 @@ def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, Any]:
         "sources": _sources(text, spans),
         "answer": _answer(text, answer.probabilities, chosen, places, words),
         "words": len(words),
-        "views": _views(answer, _Items(text, spans), table, places, len(words)),
+        "views": _views(answer, _Items(text, spans, _outside(answer).shape[-1]), table, places, len(words)),
         "missing": missing,
     }
 
 
 def _table(answer: Answer) -> tuple[np.ndarray | None, str]:
-    """Shares and, last, the bias `[output, token + 1]`; or why there are none."""
+    """Shares and, last, what is outside of the tokens, `[output, token + outside]`; or why there are none."""
     if answer.objective == "contrast":
         return None, "A contrast is explained at one token, so that there are no shares of single words."
     outputs, tokens = len(answer.output_tokens), len(answer.tokens)
@@ -82,24 +82,33 @@ def _table(answer: Answer) -> tuple[np.ndarray | None, str]:
             None,
             "This answer was saved without its table (table=True), so that there are no shares of single words.",
         )
-    return np.column_stack([np.nan_to_num(table.values.astype(np.float64)), table["bias"].values]), ""
+    apart = [table[name].values for name in (("routed", "bias") if answer.counts_weights else ("bias",))]
+    return np.column_stack([np.nan_to_num(table.values.astype(np.float64)), *apart]), ""
+
+
+def _outside(answer: Answer) -> np.ndarray:
+    """What belongs to no token, in the order in which spans have it: what stays with weights, and the biases."""
+    return np.array([answer.routed, answer.bias] if answer.counts_weights else [answer.bias])
 
 
 class _Items:
-    """Which tokens belong to which item: spans in the order of the text, what was left out, and the biases last."""
+    """Which tokens belong to which item: spans in the order of the text, what was left out, and what is `outside` of the
+    tokens last."""
 
-    def __init__(self, text: AnswerText, spans: Spans) -> None:
+    def __init__(self, text: AnswerText, spans: Spans, outside: int) -> None:
         ordered = spans.in_text_order()
         found = span_of_tokens(text.text, text.offsets(), [(span.start or 0, span.end or 0) for span in ordered])
         left = text.left_out(found)
-        self.of_token = np.full(len(found) + 1, len(ordered) + len(left))
-        self.of_token[:-1][found != NO_SPAN] = found[found != NO_SPAN]
+        first = len(ordered) + len(left)
+        self.of_token = np.append(np.zeros(len(found), int), first + np.arange(outside))
+        own = self.of_token[: len(found)]
+        own[found != NO_SPAN] = found[found != NO_SPAN]
         for number, members in enumerate(left.values(), len(ordered)):
-            self.of_token[:-1][members] = number
-        self.count = len(ordered) + len(left) + 1
+            own[members] = number
+        self.count = first + outside
 
     def sums(self, shares: np.ndarray) -> np.ndarray:
-        """`[row, token + 1]`, the bias last, summed over items: `[row, item]`."""
+        """`[row, token + outside]` summed over items: `[row, item]`."""
         return np.stack([np.bincount(self.of_token, row, self.count) for row in shares])
 
 
@@ -107,7 +116,7 @@ def _views(
     answer: Answer, items: _Items, table: np.ndarray | None, places: np.ndarray, words: int
 ) -> list[dict[str, Any]]:
     """The shares as they are and, where the table is known, with the credit of generated tokens handed on."""
-    total = np.append(answer.attribution.values.astype(np.float64), answer.bias)
+    total = np.append(answer.attribution.values.astype(np.float64), _outside(answer))
     hops = str(answer.attrs.get("hops", ""))
     direct = "reasoning" if hops else "direct"
     if table is None:
@@ -118,7 +127,8 @@ def _views(
     outputs = answer.dataset["token_output"].values
 
     def handed(shares: np.ndarray) -> np.ndarray:
-        return np.append(handed_on(shares[:-1], table[:, :-1], outputs, count), shares[-1])
+        own = len(outputs)
+        return np.append(handed_on(shares[:own], table[:, :own], outputs, count), shares[own:])
 
     through = np.stack([handed(row) for row in rows])
     views = [(direct, total, through if hops else rows)]

@@ -2,7 +2,7 @@
 
 Objects with reference cycles, such as datasets, are freed only by the garbage collector. And glibc keeps the memory of freed
 large arrays: over many analyses of different lengths its heap grows to several times what is in use, though nothing leaks.
-Other C libraries return memory by themselves, or cannot be asked to.
+Other C libraries return memory by themselves, or cannot be made to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _malloc_trim() -> Callable[[int], int] | None:
         return None
 
 
-# ---- Analyses asked for over the web: a queue with a limit, one at a time in a thread, each with a state that can be
+# ---- Analyses requested over the web: a queue with a limit, one at a time in a thread, each with a state that can be
 # followed.
 #
 # Owns the life cycle of a job, from waiting to done, failed or cancelled, and how many results are kept. Knows

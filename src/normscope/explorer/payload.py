@@ -44,8 +44,10 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     biases = explanation.biases if adds_up else [None] * len(explanation.targets)
     positions = [int(position) for position in dataset["target_position"].values]
     targets = [
-        {"name": name, "position": position, "value": value, "bias": bias}
-        for name, position, value, bias in zip(explanation.targets, positions, explanation.values, biases, strict=True)
+        {"name": name, "position": position, "value": value, "bias": bias, **account}
+        for name, position, value, bias, account in zip(
+            *(explanation.targets, positions, explanation.values, biases, _accounts(explanation)), strict=True
+        )
     ]
     content = {
         "facts": pieces.facts(dataset),
@@ -63,6 +65,14 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content
+
+
+def _accounts(explanation: Explanation) -> list[dict[str, Any]]:
+    """For every value what stays with attention weights, as a whole and by the tokens looked at, where it is counted."""
+    if not explanation.counts_weights:
+        return [{} for _ in explanation.values]
+    looked = np.atleast_2d(explanation.looked_at.values).tolist()
+    return [{"routed": total, "lookedAt": row} for total, row in zip(explanation.accounts, looked, strict=True)]
 
 
 def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
@@ -87,8 +97,12 @@ def _stack(dataset: xr.Dataset, precision: Precision) -> dict[str, Any]:
     }
     if names.EDGES not in dataset:
         return content
-    for field, name in (("heads", names.HEADS), ("feedForward", names.FEED_FORWARD), ("bias", names.BIAS)):
+    for field, name in (("heads", names.HEADS), ("feedForward", names.FEED_FORWARD)):
         content[field] = pieces.block(dataset[name].values, "full")
+    apart = dataset[names.BIAS].values
+    if names.ROUTING in dataset:
+        apart = apart + dataset[names.ROUTING].sum("key").transpose(*dataset[names.BIAS].dims).values
+    content["bias"] = pieces.block(apart, "full")
     edges = dataset[names.EDGES].values
     own = len(content["tokens"]["position"])
     if edges.shape[-1] > own:
@@ -144,7 +158,7 @@ def build_payload(
     unit: Unit = "sentence",
     start: Start | None = None,
 ) -> dict[str, Any]:
-    """What the front end needs of one analysis, or of two to compare, and of explanations beside them or alone; or of
+    """What the front end needs of one analysis, or of two to compare, and of explanations with them or alone; or of
     similarities, or of an answer in units of its context, which are alone on a page.
 
     `predictions` are those at all positions of the first text, if the host knows them; otherwise those of the explanations.

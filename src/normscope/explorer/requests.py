@@ -22,7 +22,7 @@ from normscope.families.heads.spec import Task
 from normscope.inputs.text import encodable
 from normscope.methods import available_methods
 from normscope.results.schema import NORMS
-from normscope.similarity.comparing import embedding_spec
+from normscope.similarity.encoders import embedding_spec
 
 _MOST_PIXELS = 25_000_000
 _MOST_LABELS = 2**31
@@ -83,14 +83,23 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
 def _embeds(analyzer: Analyzer) -> bool:
     """Whether it is known how a model makes embeddings of texts, so that they can be compared."""
     try:
-        embedding_spec(analyzer, None)
+        _check_embeds(analyzer)
     except NormscopeError:
         return False
     return True
 
 
+def _check_embeds(analyzer: Analyzer) -> None:
+    """Raise for a model that makes no embeddings of texts. What reads images would take a text for the path of one."""
+    if analyzer.family.reads != "text":
+        raise InputError(f"{analyzer.name} reads images, and texts are compared here.")
+    embedding_spec(analyzer, None)
+
+
 def check_servable(name: str, analyzer: Analyzer) -> None:
     """Raise for a model that has no tokenizer or image processor, to which a page could send no input."""
+    if analyzer.family.reads == "audio":
+        raise InputError(f"{name} cannot be served: it reads sounds, and the web app sends texts and images.")
     if analyzer.family.reads == "text" and analyzer.tokenizer is None:
         raise InputError(f"{name} cannot be served: the web app sends texts, and this model came without a tokenizer.")
     if analyzer.family.reads != "text" and analyzer.processor is None:
@@ -137,7 +146,7 @@ class Reader:
         requested = content.get("similarity")
         entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
         analyzer = self._analyzer(entry)
-        embedding_spec(analyzer, None)
+        _check_embeds(analyzer)
         first, second = self._text(entry.get("first")), self._text(entry.get("second"))
         passages = [line.strip() for line in second.splitlines() if line.strip()]
         if len(passages) > MOST_PASSAGES:

@@ -15,10 +15,10 @@ the order in which they were ranked. Of one similarity:
       "matches":  {"token": [3, -1, ...], "value": [0.91, 0, ...]} or null    late interaction, for every first token
     }
 
-A side is `{"text", "prompt", "tokens", "share", "margin", "bias"}`. `tokens` has one list for each column, as everywhere
-(`position`, `token`, `special`, `word`, `wordText`), and `prompt`, which is 1 for tokens of the instruction before the text.
-`share[k]` is the row (or column) of the table plus `margin[k]`; with `bias` the shares add up to `value`. `margin` is null
-without a table. Blocks are those of `packing.block`.
+A side is `{"text", "prompt", "tokens", "share", "margin", "bias"}`, of an image with its pixels as `image`. `tokens` has
+one list for each column, as everywhere (`position`, `token`, `special`, `word`, `wordText`, `row`, `column`), and
+`prompt`, which is 1 for tokens of the instruction before the text. `share[k]` is the row (or column) of the table plus
+`margin[k]`; with `bias` the shares add up to `value`. `margin` is null without a table. Blocks are those of `packing.block`.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ def similarity_payload(similarity: Similarity, precision: Precision = "full") ->
 def _side(similarity: Similarity, side: str) -> dict[str, object]:
     """One of the two texts."""
     dataset = similarity.dataset
+    image = similarity.image(side)
     return {
+        **({} if image is None else {"image": pieces.image(image)}),
         "text": str(dataset.attrs[f"{side}_text"]),
         "prompt": str(dataset.attrs[f"{side}_prompt"]),
         "tokens": pieces.tokens(dataset, side),

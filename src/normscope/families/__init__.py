@@ -32,9 +32,12 @@ _KINDS = (
     "plain_decoders",
     "mixtures",
     "hybrids",
+    "state_spaces",
+    "unusual_decoders",
     "encoder_decoder",
     "probed",
     "vision",
+    "audio",
     "multimodal",
 )
 """The modules of this package that hold families. A later one replaces what an earlier one has."""
@@ -104,7 +107,7 @@ def _registry() -> dict[str, Family]:
 
 @cache
 def _register_installed() -> None:
-    """Families of other packages, once, when first asked for."""
+    """Families of other packages, once, when first requested."""
     from importlib.metadata import entry_points  # noqa: PLC0415  (not before they are used)
 
     from normscope.families.spec import Family  # noqa: PLC0415  (as above)

@@ -12,12 +12,14 @@ DeBERTa, versions 1 and 2 (version 3 is a DeBERTa-v2), has disentangled attentio
 | values are rotated by their positions where the configuration says so, which is refused | RoFormer |
 | attention between blocks of tokens has no weights of queries and keys, and is refused | BigBird |
 | the feed-forward may run in chunks of the sequence (`chunk_size_feed_forward`) | BERT, RoBERTa, ELECTRA, ALBERT |
-| query, key and value are fused head by head, and the value's bias is a parameter apart | DeBERTa, version 1 |
+| query, key and value are fused head by head, and the value's bias is a separate parameter | DeBERTa, version 1 |
 | a convolution may follow the first block; it lies between blocks, so no block's chain changes | DeBERTa, version 2 |
 | positions may be relative only, and then the table of positions is no limit | DeBERTa |
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -39,10 +41,12 @@ from normscope.families.spec import (
 
 _BERT_FEED_FORWARD = PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense")
 
+_BERT_ATTENTION = DispatchedAttention("attention.self", SplitHeads("attention.self.value"), "attention.output.dense")
+
 _BERT_STACK = Stack(
     blocks="encoder.layer.*",
     topology=PostNorm(
-        attention=DispatchedAttention("attention.self", SplitHeads("attention.self.value"), "attention.output.dense"),
+        attention=_BERT_ATTENTION,
         attention_norm=LayerNormPart("attention.output.LayerNorm"),
         feed_forward=_BERT_FEED_FORWARD,
         feed_forward_norm=LayerNormPart("output.LayerNorm"),
@@ -107,22 +111,17 @@ MPNET = Family(
     longest=positions_after_padding,
 )
 
+
+def _pre_norm(attention_norm: str, feed_forward_norm: str, feed_forward: PlainPart = _BERT_FEED_FORWARD) -> Stack:
+    """The parts of BERT, with a norm before each of them."""
+    attention = replace(_BERT_ATTENTION, norm=LayerNormPart(attention_norm))
+    return Stack("encoder.layer.*", PreNorm(attention, LayerNormPart(feed_forward_norm), feed_forward))
+
+
 ROBERTA_PRE_NORM = Family(
     "roberta-prelayernorm",
     ("roberta-prelayernorm",),
-    Stack(
-        blocks="encoder.layer.*",
-        topology=PreNorm(
-            attention=DispatchedAttention(
-                "attention.self",
-                SplitHeads("attention.self.value"),
-                "attention.output.dense",
-                norm=LayerNormPart("attention.LayerNorm"),
-            ),
-            feed_forward_norm=LayerNormPart("intermediate.LayerNorm"),
-            feed_forward=_BERT_FEED_FORWARD,
-        ),
-    ),
+    _pre_norm("attention.LayerNorm", "intermediate.LayerNorm"),
     longest=positions_after_padding,
 )
 
@@ -216,19 +215,7 @@ MEGATRON_BERT = Family(
 XLM_ROBERTA_XL = Family(
     "xlm-roberta-xl",
     ("xlm-roberta-xl",),
-    Stack(
-        blocks="encoder.layer.*",
-        topology=PreNorm(
-            attention=DispatchedAttention(
-                "attention.self",
-                SplitHeads("attention.self.value"),
-                "attention.output.dense",
-                norm=LayerNormPart("attention.self_attn_layer_norm"),
-            ),
-            feed_forward_norm=LayerNormPart("LayerNorm"),
-            feed_forward=_BERT_FEED_FORWARD,
-        ),
-    ),
+    _pre_norm("attention.self_attn_layer_norm", "LayerNorm"),
     longest=positions_after_padding,
 )
 
@@ -240,18 +227,8 @@ def _esm_positions(config: Config) -> int | None:
 ESM = Family(
     "esm",
     ("esm",),
-    Stack(
-        blocks="encoder.layer.*",
-        topology=PreNorm(
-            attention=DispatchedAttention(
-                "attention.self",
-                SplitHeads("attention.self.value"),
-                "attention.output.dense",
-                norm=LayerNormPart("attention.LayerNorm"),
-            ),
-            feed_forward_norm=LayerNormPart("LayerNorm"),
-            feed_forward=PlainPart("intermediate.dense", NamedActivation("gelu"), "output.dense"),
-        ),
+    _pre_norm(
+        "attention.LayerNorm", "LayerNorm", PlainPart("intermediate.dense", NamedActivation("gelu"), "output.dense")
     ),
     longest=_esm_positions,
 )

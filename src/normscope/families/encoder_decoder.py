@@ -2,7 +2,7 @@
 
 | trap | where |
 |---|---|
-| a block is a list of sublayers, each with its own norm and residual; blocks give out tuples | T5 |
+| a block is a list of sublayers, each with its own norm and residual; blocks output tuples | T5 |
 | the feed-forward is plain or gated by configuration | T5 |
 | the number of layers differs between encoder and decoder | all |
 | some layers have experts that are plain networks, and no expert may serve a token | Switch Transformers, NLLB-MoE |
@@ -160,7 +160,7 @@ T5 = Family(
 
 
 def _switch_feed_forwards(step: int, depth: int, sublayer: str) -> list[PlainPart | PlainExpertsPart]:
-    """That of every layer: every so many have experts."""
+    """Those of every layer: every n-th has experts."""
     inside = f"{sublayer}.mlp"
     plain = PlainPart(f"{inside}.wi", f"{inside}.act", f"{inside}.wo")
     experts = PlainExpertsPart(inside, f"{inside}.experts", PlainPart("wi", "act", "wo"), masked=True)

@@ -6,7 +6,7 @@
 | attention does not go through the attention interface | GPT-Neo, GPT-J, Bloom, Falcon, XGLM, MPT, CodeGen, GPT, CTRL |
 | query, key and value are fused head by head | GPT-NeoX, Bloom, Falcon, GPT-BigCode without multi-query |
 | attention and feed-forward run side by side, or one after the other, by configuration | GPT-NeoX, Falcon |
-| the feed-forward module gives out its result with the residual already in it | Bloom |
+| the feed-forward module outputs its result with the residual already in it | Bloom |
 | the mask holds ALiBi already, and eager attention adds it once more, so that it differs from sdpa | Falcon |
 | states are added up in place, so what is captured must be copied | Falcon |
 | one value head for all heads, or for groups of them | Falcon |

@@ -2,22 +2,21 @@
 
 | trap | where |
 |---|---|
-| a sigmoid gate multiplies every channel of what attention gives out | AFMoE, Qwen3-Next, Qwen 3.5 |
+| a sigmoid gate multiplies every channel of what attention outputs | AFMoE, Qwen3-Next, Qwen 3.5 |
 | the gated delta rule: values come by a short convolution and SiLU, and are normalised, head by head, and gated | Qwen |
 | values lie between keys and gates in one projection, key head by key head | Qwen3-Next |
-| a state space (Mamba-2): the norm comes after the gate | Bamba, Granite 4, Mamba-2 |
 | a convolution of three tokens is all that mixes; what enters and what leaves it is gated | LFM2 |
-| a block is a mixer alone, without a feed-forward | Mamba-2 |
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from normscope.families.llama import ATTENTION, FIRST_NORM, GATED, SECOND_NORM, UNIT_ATTENTION, decoder
+from normscope.families.llama import ATTENTION, BARE_ATTENTION, FIRST_NORM, GATED, SECOND_NORM, UNIT_ATTENTION, decoder
 from normscope.families.mixtures import every_so_many, shared_experts
 from normscope.families.plain_decoders import LATENT_ATTENTION
 from normscope.families.spec import (
+    NO_NORM,
     AttentionPart,
     ChannelGate,
     Config,
@@ -25,19 +24,16 @@ from normscope.families.spec import (
     DispatchedAttention,
     ExpertsPart,
     FeedForwardPart,
-    FusedGatedPart,
     FusedPerHead,
     FusedRange,
     FusedTail,
     GatedPart,
+    HeadGate,
     LinearMixer,
-    MixerAlone,
     NamedActivation,
     PreNorm,
     RmsNormPart,
     Sandwich,
-    ScaledPreNorm,
-    SharedExpertsPart,
     ShortConvolution,
     SplitHeads,
     Topology,
@@ -80,14 +76,14 @@ def _delta_rule(config: Config, value: Value) -> LinearMixer:
     )
 
 
-def _either(config: Config, mixer: LinearMixer, attention: AttentionPart) -> list[AttentionPart]:
+def either(config: Config, mixer: LinearMixer, attention: AttentionPart) -> list[AttentionPart]:
     """The mixer of every layer."""
     kinds = config.layer_types or ["full_attention"] * config.num_hidden_layers  # a configuration may not say
     return [attention if kind == "full_attention" else mixer for kind in kinds]
 
 
 def _qwen_layers(config: Config, value: Value, feed_forwards: list[FeedForwardPart]) -> list[Topology]:
-    mixers = _either(config, _delta_rule(config, value), _GATED_ATTENTION)
+    mixers = either(config, _delta_rule(config, value), _GATED_ATTENTION)
     norm = UnitRmsNormPart(SECOND_NORM)
     return [PreNorm(mixer, norm, each) for mixer, each in zip(mixers, feed_forwards, strict=True)]
 
@@ -119,7 +115,8 @@ QWEN3_5_MOE = decoder("qwen3_5_moe_text", _qwen3_5_moe_layers)
 
 
 def _kimi_layers(config: Config) -> list[Topology]:
-    """The decay of the delta rule differs by channel of the keys, which is all inside its function."""
+    """The decay of the delta rule differs by channel of the keys, which is all inside its function. In Ling 2.5 (Bailing),
+    a gate multiplies what every head of an attention outputs."""
     inside = "self_attn"
     mixer = LinearMixer(
         module=inside,
@@ -132,62 +129,29 @@ def _kimi_layers(config: Config) -> list[Topology]:
         output_norm=ContextNormPart(f"{inside}.o_norm", gate="sigmoid"),
     )
     sparse, norm = shared_experts("shared_experts"), RmsNormPart(SECOND_NORM)
-    kinds = zip(_either(config, mixer, LATENT_ATTENTION), config.mlp_layer_types, strict=True)
+    gate = HeadGate(f"{inside}.g_proj", "sigmoid") if config.model_type == "bailing_hybrid" else None
+    kinds = zip(either(config, mixer, replace(LATENT_ATTENTION, gate=gate)), config.mlp_layer_types, strict=True)
     return [PreNorm(mixes, norm, sparse if network == "sparse" else GATED) for mixes, network in kinds]
 
 
-KIMI_LINEAR = decoder("kimi_linear", _kimi_layers)
-
-# ---- state spaces ------------------------------------------------------------------------------------------------------
+KIMI_LINEAR = decoder("kimi_linear", _kimi_layers, "kimi_linear", "bailing_hybrid")
 
 
-def _state_space(inside: str, inner: int, heads: int, norm: str) -> LinearMixer:
-    """A Mamba-2: its projection makes the gate, then what is mixed."""
-    return LinearMixer(
-        module=inside,
-        function="mamba2_chunk_scan",
-        values="hidden_states",
-        value=FusedRange(f"{inside}.in_proj", inner, inner),
-        output=f"{inside}.out_proj",
-        heads=heads,
-        norm=RmsNormPart(norm),
-        convolution=ShortConvolution(f"{inside}.conv1d", values_first=True),
-        output_norm=ContextNormPart(f"{inside}.norm", gate="silu", gated_first=True),
+def _olmo_layers(config: Config) -> list[Topology]:
+    """A delta rule has its norms before the branches, an attention after them: what a layer has not, it skips."""
+    mixer = replace(
+        _delta_rule(config, SplitHeads("linear_attn.v_proj")),
+        output="linear_attn.o_proj",
+        norm=RmsNormPart(FIRST_NORM),
+        output_norm=ContextNormPart("linear_attn.o_norm", gate="silu"),
     )
+    mixes = Sandwich(mixer, NO_NORM, RmsNormPart(SECOND_NORM), GATED, NO_NORM)
+    after = RmsNormPart("post_feedforward_layernorm")
+    attends = Sandwich(BARE_ATTENTION, RmsNormPart(SECOND_NORM), NO_NORM, GATED, after)
+    return [attends if kind == "full_attention" else mixes for kind in config.layer_types]
 
 
-def _mamba2_topology(config: Config) -> Topology:
-    mixer = _state_space("mixer", int(config.expand * config.hidden_size), config.num_heads, "norm")
-    return MixerAlone(mixer)
-
-
-MAMBA2 = decoder("mamba2", _mamba2_topology)
-
-
-def _mamba(config: Config) -> LinearMixer:
-    return _state_space("mamba", config.mamba_expand * config.hidden_size, config.mamba_n_heads, FIRST_NORM)
-
-
-def _bamba_layers(config: Config) -> list[Topology]:
-    inside = "feed_forward"
-    network = GatedPart(f"{inside}.gate_proj", f"{inside}.up_proj", f"{inside}.act_fn", f"{inside}.down_proj")
-    norm = RmsNormPart("pre_ff_layernorm")
-    return [PreNorm(mixer, norm, network) for mixer in _either(config, _mamba(config), ATTENTION)]
-
-
-BAMBA = decoder("bamba", _bamba_layers)
-
-
-def _granite_layers(config: Config) -> list[Topology]:
-    network = FusedGatedPart("shared_mlp.input_linear", "shared_mlp.activation", "shared_mlp.output_linear")
-    inside = "block_sparse_moe"
-    experts = ExpertsPart(inside, f"{inside}.experts", f"{inside}.experts.act_fn")
-    feed_forward = SharedExpertsPart(experts, network) if config.num_local_experts > 0 else network
-    norm, factor = RmsNormPart(SECOND_NORM), config.residual_multiplier
-    return [ScaledPreNorm(mixer, norm, feed_forward, factor) for mixer in _either(config, _mamba(config), ATTENTION)]
-
-
-GRANITE_HYBRID = decoder("granitemoehybrid", _granite_layers)
+OLMO_HYBRID = decoder("olmo_hybrid", _olmo_layers)
 
 # ---- short convolutions ------------------------------------------------------------------------------------------------
 
@@ -219,11 +183,11 @@ def _lfm2_layers(config: Config) -> list[Topology]:
     dense = GatedPart(f"{inside}.w1", f"{inside}.w3", NamedActivation("silu"), f"{inside}.w2")
     experts = ExpertsPart(inside, f"{inside}.experts", f"{inside}.experts.act_fn")
     first = getattr(config, "num_dense_layers", config.num_hidden_layers)
-    mixers = _either(config, _short_convolution(config), _LFM2_ATTENTION)
+    mixers = either(config, _short_convolution(config), _LFM2_ATTENTION)
     norm = RmsNormPart("ffn_norm")
     return [PreNorm(mixer, norm, dense if layer < first else experts) for layer, mixer in enumerate(mixers)]
 
 
 LFM2 = decoder("lfm2", _lfm2_layers, "lfm2", "lfm2_moe")
 
-FAMILIES = (AFMOE, QWEN3_NEXT, QWEN3_5, QWEN3_5_MOE, KIMI_LINEAR, MAMBA2, BAMBA, GRANITE_HYBRID, LFM2)
+FAMILIES = (AFMOE, QWEN3_NEXT, QWEN3_5, QWEN3_5_MOE, KIMI_LINEAR, OLMO_HYBRID, LFM2)

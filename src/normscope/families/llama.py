@@ -10,7 +10,7 @@
 | the norm centres although it has no bias; attention and feed-forward run side by side | Cohere |
 | the norm centres, has neither weight nor bias, and does not tell its epsilon | OLMo |
 | what a branch adds is multiplied by a constant | Granite |
-| a sink takes a share of what attention gives out, after its weights | Granite SWA |
+| a sink takes a share of what attention outputs, after its weights | Granite SWA |
 | the decoder is inside a multimodal model, its configuration inside another | Gemma 3 |
 """
 

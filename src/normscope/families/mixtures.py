@@ -3,17 +3,17 @@
 | trap | where |
 |---|---|
 | experts are stacked tensors, chosen for each token | all |
-| the first layers (or every so many) have one network instead of experts | DeepSeek, Qwen, GLM-4, Ernie 4.5 |
-| a shared network serves every token beside the experts | DeepSeek, Qwen 2, GLM-4, Ernie 4.5 |
+| the first layers (or every n-th) have one network instead of experts | DeepSeek, Qwen, GLM-4, Ernie 4.5 |
+| a shared network serves every token in addition to the experts | DeepSeek, Qwen 2, GLM-4, Ernie 4.5 |
 | the shared network is weighed by a sigmoid gate | Qwen 2 |
 | values come from a narrow latent state, through a norm | DeepSeek, GLM-4 Lite |
 | attention sinks take a share of the weights, so that rows do not sum to one | GPT-OSS |
 | norms only after each branch | FlexOlmo |
-| the shared network lies beside the experts' module, and the block adds the two | Granite |
+| the shared network is next to the experts' module, and the block adds the two | Granite |
 | an indexer lets every query see a few keys only: the weights of the others are zero | DeepSeek 3.2, GLM-5 |
 | experts lie below each other in one matrix, and values may be clipped | DBRX |
-| the router's weight multiplies what an expert reads, not what it gives out | Llama 4 |
-| a gate multiplies what every head gives out: it belongs to the weights | Laguna |
+| the router's weight multiplies what an expert reads, not what it outputs | Llama 4 |
+| a gate multiplies what every head outputs: it belongs to the weights | Laguna |
 | attention and experts run side by side, and the mean of experts and shared network counts | Cohere 2 |
 | values are multiplied by a number | MiMo V2 |
 | the class with a head keeps the blocks in another place than the bare model, the multimodal class in a third | Llama 4 |
@@ -68,14 +68,14 @@ from normscope.families.spec import (
     unlimited,
 )
 
-_EXPERTS = ExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
+EXPERTS = ExpertsPart("mlp", "mlp.experts", "mlp.experts.act_fn")
 
 
 def shared_experts(name: str, gate: str | None = None) -> SharedExpertsPart:
-    """Experts beside the shared network of a name."""
+    """Experts and the shared network of a name."""
     inside = f"mlp.{name}"
     network = GatedPart(f"{inside}.gate_proj", f"{inside}.up_proj", f"{inside}.act_fn", f"{inside}.down_proj")
-    return SharedExpertsPart(_EXPERTS, network, gate)
+    return SharedExpertsPart(EXPERTS, network, gate)
 
 
 # ---- which layers have experts -----------------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ def _dbrx_layers(config: Config) -> int:
     return config.n_layers
 
 
-MIXTRAL = decoder("mixtral", pre_norm(_EXPERTS), *("mixtral", "olmoe", "minimax_m2"))
+MIXTRAL = decoder("mixtral", pre_norm(EXPERTS), *("mixtral", "olmoe", "minimax_m2"))
 
-PHI_MOE = decoder("phimoe", PreNorm(CENTRED_ATTENTION, LayerNormPart(SECOND_NORM), _EXPERTS))
+PHI_MOE = decoder("phimoe", PreNorm(CENTRED_ATTENTION, LayerNormPart(SECOND_NORM), EXPERTS))
 
 GPT_OSS = decoder("gpt_oss", pre_norm(ClampedExpertsPart("mlp", "mlp.experts")))
 
@@ -137,20 +137,20 @@ FLEX_OLMO = decoder(
     BranchNorm(
         attention=BARE_ATTENTION,
         after_attention=RmsNormPart(SECOND_NORM),
-        feed_forward=_EXPERTS,
+        feed_forward=EXPERTS,
         after_feed_forward=RmsNormPart("post_feedforward_layernorm"),
     ),
 )
 
 
-_GRANITE_EXPERTS = ExpertsPart("block_sparse_moe", "block_sparse_moe.experts", "block_sparse_moe.experts.act_fn")
+_GRANITEEXPERTS = ExpertsPart("block_sparse_moe", "block_sparse_moe.experts", "block_sparse_moe.experts.act_fn")
 _GRANITE_SHARED = SharedExpertsPart(
-    _GRANITE_EXPERTS, FusedGatedPart("shared_mlp.input_linear", "shared_mlp.activation", "shared_mlp.output_linear")
+    _GRANITEEXPERTS, FusedGatedPart("shared_mlp.input_linear", "shared_mlp.activation", "shared_mlp.output_linear")
 )
 
 
 def _granite_moe_topology(config: Config, attention: DispatchedAttention = ATTENTION) -> Topology:
-    experts = _GRANITE_SHARED if getattr(config, "shared_intermediate_size", 0) > 0 else _GRANITE_EXPERTS
+    experts = _GRANITE_SHARED if getattr(config, "shared_intermediate_size", 0) > 0 else _GRANITEEXPERTS
     return ScaledPreNorm(attention, RmsNormPart(SECOND_NORM), experts, factor=config.residual_multiplier)
 
 
@@ -185,9 +185,9 @@ QWEN2_MOE = decoder(
     "qwen2_moe", _mixed(pre_norm(shared_experts("shared_expert", "mlp.shared_expert_gate")), every_so_many)
 )
 
-QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(_EXPERTS), every_so_many), "qwen3_moe", "qwen3_vl_moe_text")
+QWEN3_MOE = decoder("qwen3_moe", _mixed(pre_norm(EXPERTS), every_so_many), "qwen3_moe", "qwen3_vl_moe_text")
 
-MELLUM = decoder("mellum", _mixed(pre_norm(_EXPERTS), _as_listed))
+MELLUM = decoder("mellum", _mixed(pre_norm(EXPERTS), _as_listed))
 
 FLINT = decoder("flint", _mixed(pre_norm(shared_experts("shared_expert")), every_so_many))
 
@@ -203,7 +203,7 @@ EXAONE_MOE = decoder(
 
 
 _MIMO = replace(
-    pre_norm(_EXPERTS), attention=replace(ATTENTION, value=ScaledHeads("self_attn.v_proj", "self_attn.v_scale"))
+    pre_norm(EXPERTS), attention=replace(ATTENTION, value=ScaledHeads("self_attn.v_proj", "self_attn.v_scale"))
 )
 
 MIMO = decoder("mimo_v2_flash", _mixed(_MIMO, _as_listed))
@@ -220,7 +220,7 @@ LAGUNA = decoder("laguna", _laguna_layers)
 
 def _cohere2_moe_layers(config: Config) -> list[Topology]:
     factor = 0.5 if config.shared_expert_combination_strategy == "average" else 1.0
-    experts = replace(shared_experts("shared_experts"), factor=factor) if config.num_shared_experts > 0 else _EXPERTS
+    experts = replace(shared_experts("shared_experts"), factor=factor) if config.num_shared_experts > 0 else EXPERTS
     sparse = Parallel(CENTRED_ATTENTION, LayerNormPart(FIRST_NORM), experts)
     return _layers(config, dense=replace(sparse, feed_forward=GATED), sparse=sparse, where=_as_listed)
 
@@ -272,7 +272,7 @@ LLAMA4 = Family(
 
 
 def _ernie_layers(config: Config) -> list[Topology]:
-    experts = shared_experts("shared_experts") if config.moe_num_shared_experts > 0 else _EXPERTS
+    experts = shared_experts("shared_experts") if config.moe_num_shared_experts > 0 else EXPERTS
     return _mixed(pre_norm(experts), _in_a_stretch)(config)
 
 

@@ -68,7 +68,7 @@ TEXT_TOWER = Family(
         ),
         *("moss_transcribe_diarize", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe"),
         *("kimi_k25", "video_llama_3", "qwen3_asr", "qianfan_ocr", "aria", "cosmos3_omni", "emu3"),
-        *("qwen3_5", "qwen3_5_moe"),
+        *("qwen3_5", "qwen3_5_moe", "gemma4", "gemma4_unified"),
     ),
     Stack("language_model.layers.*|text_model.layers.*", _topologies, causal=True, depth=_depth),
     longest=_longest,

@@ -1,13 +1,15 @@
-"""Attentions that show no weights and are run again to see them: in windows, by landmarks, beside a convolution.
+"""Attentions that show no weights and are run again to see them: in windows, by landmarks, with a convolution.
 
 | trap | where |
 |---|---|
 | queries, keys and values lie as `[token, batch, d]` inside of the attention | Longformer, LED |
 | tokens with global attention have projections of their own, and are refused by the proof | Longformer, LED |
+| tokens and channels are mixed by a Fourier transform, padding too, so that texts run alone | FNet |
 | half of the heads mix by a kernel that the query makes, the others by attention | ConvBERT |
 | a convolution brings the values of neighbours, those of padding too, so that texts run alone | Nyströmformer, ConvBERT |
 | the parts of a block lie in lists of their own; the state is written into between the blocks | XLM, FlauBERT |
 | blocks are called without their hooks, and states lie as `[batch, d, token]` | SqueezeBERT |
+| layers that can be quantised give out pairs, of which the first is the state | I-BERT |
 | prompts are keys and values of no token, and are refused | MVP |
 | the attention of the encoder may use sums of blocks as tokens, and is refused | LongT5 |
 """
@@ -24,9 +26,11 @@ from normscope.families.spec import (
     DispatchedAttention,
     DispatchedCrossAttention,
     Family,
+    FourierMixing,
     GatedPart,
     HookedAttention,
     LayerNormPart,
+    NamedActivation,
     PlainPart,
     PostNorm,
     PreNorm,
@@ -76,6 +80,22 @@ NYSTROMFORMER = Family(
 )
 
 
+FNET = Family(
+    "fnet",
+    ("fnet",),
+    Stack(
+        "encoder.layer.*",
+        PostNorm(
+            attention=FourierMixing("fourier.self"),
+            attention_norm=LayerNormPart("fourier.output.LayerNorm"),
+            feed_forward=PlainPart("intermediate.dense", "intermediate.intermediate_act_fn", "output.dense"),
+            feed_forward_norm=LayerNormPart("output.LayerNorm"),
+        ),
+    ),
+    alone=True,
+)
+
+
 def _convbert_heads(config: Config) -> int:
     """As many that attend as have a kernel."""
     return 2 * max(1, config.num_attention_heads // config.head_ratio)
@@ -89,6 +109,25 @@ CONVBERT = Family(
     Stack("encoder.layer.*", _bert_like(_inside(_CONVBERT_VALUES, _convbert_heads))),
     alone=True,
 )
+
+# ---- layers that can be quantised, and give out pairs ----------------------------------------------------------------
+
+
+def _ibert_topology(config: Config) -> PostNorm:
+    if config.quant_mode:
+        raise UnsupportedArchitectureError(
+            "This I-BERT computes with whole numbers (quant_mode), so that its activations and norms are others than those "
+            "described. With quant_mode=False, the default, it is analysed."
+        )
+    return PostNorm(
+        attention=HookedAttention("attention.self.dropout", _BERT_VALUE, "attention.output.dense"),
+        attention_norm=LayerNormPart("attention.output.LayerNorm"),
+        feed_forward=PlainPart("intermediate.dense", NamedActivation("gelu"), "output.dense"),
+        feed_forward_norm=LayerNormPart("output.LayerNorm"),
+    )
+
+
+IBERT = Family("ibert", ("ibert",), Stack("encoder.layer.*", _ibert_topology), longest=positions_after_padding)
 
 # ---- blocks in lists, and blocks that are not called -----------------------------------------------------------------
 
@@ -184,6 +223,12 @@ MVP = Family(
     ),
 )
 
+TROCR = Family(
+    "trocr",
+    ("trocr",),
+    Stack("decoder.layers.*", _DECODER.without_cross(), causal=True, depth=ConfigField("decoder_layers")),
+)
+
 _LED_ATTENTION = ProbedAttention(
     "self_attn",
     SequenceFirst(SplitHeads("self_attn.longformer_self_attn.value")),
@@ -249,4 +294,4 @@ LONGT5 = Family(
     longest=unlimited,
 )
 
-FAMILIES = (LONGFORMER, NYSTROMFORMER, CONVBERT, XLM, SQUEEZEBERT, MVP, LED, LONGT5)
+FAMILIES = (LONGFORMER, NYSTROMFORMER, FNET, CONVBERT, IBERT, XLM, SQUEEZEBERT, MVP, TROCR, LED, LONGT5)

@@ -10,51 +10,47 @@ from functools import cache
 
 from normscope.errors import UnsupportedArchitectureError
 
-CLASSES: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("CLIPModel", "SiglipModel", "MetaClip2Model"),
-        "it has two towers, one for images and one for texts. Each is a model of its own: analyse model.vision_model or "
-        "model.text_model.",
-    ),
-    **dict.fromkeys(
-        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
-        "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
-        "model, whose attention is local, is analysed.",
-    ),
-}
+TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
+    ("CLIPModel", "SiglipModel", "MetaClip2Model"),
+    "it has two towers, one for images and one for texts. Compare an image with a text (similarity), or analyse one tower: "
+    "analyzer.of_stack('image') or analyzer.of_stack('text'), that is, model.vision_model or model.text_model.",
+)
+"""Classes with a tower for images and one for texts, `vision_model` and `text_model`, which are no one model."""
+
+CLASSES: Mapping[str, str] = dict.fromkeys(
+    ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+    "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
+    "model, whose attention is local, is analysed.",
+)
 """Classes whose type is described, but not as a whole."""
 
+_SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
-_CHANNELS = "the weights of its recurrence (Mamba-1, RG-LRU) differ by channel; only those of heads are computed"
-_CHAINS = "its layers have different chains of components, so that they have no scopes in common"
 _SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
-    "what its attention gives out is multiplied by a gate in every channel, or normalised, which no component describes"
+    "what its attention outputs is multiplied by a gate in every channel, or normalised, which no component describes"
 )
 _STREAMS = "its residual stream is more than a sum (several streams, embeddings in every layer, states of other layers)"
-_SPARSE = "its attention is computed in blocks, windows or hashes, and gives out no weights of queries and keys"
-_NO_BLOCKS = "its layers are no modules that take in a state and give one out"
+_SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
+_NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
     "its tokens are merged from stage to stage, or attend inside windows, so that no token goes through all layers"
 )
 _CONVOLUTIONS = "it is a convolutional network or has no attention: nothing flows between tokens by weights"
-_AUDIO = "it reads sound, and inputs are texts and images so far"
+_AUDIO = "it reads or makes sound, by blocks or stacks that nobody has described"
 _TASK = "it is made for a task (detection, segmentation, depth, matching, video) with stacks that nobody has described"
 _TOWER = "the type of its text tower is not described, or the tower reads images in its blocks"
 _SENSES = "it joins several stacks of different kinds, which nobody has described as a whole"
 _PART = "it is a part of a larger model (an image or sound tower, a tokenizer of sound) that nobody has described"
-_SERIES = "it reads time series, and inputs are texts and images so far"
+_SERIES = "it reads time series, and inputs are texts, images and sounds so far"
 _OTHER = "its blocks have components that nobody has described"
 
-_PARAMETERS = "the residual connection itself is multiplied by a vector, and parts go around a branch unchanged so far"
 _SHORTCUT = "each of its layers has two attentions and two feed-forwards, and experts that go around the second pair"
-_SOME_NORMS = "a norm follows the experts, but no other network, so that its layers have no scopes in common"
 _GATED_NORM = "its norms are multiplied by a gate of the same state, which no component describes"
 _OTHER_VALUES = (
     "some of its layers take their keys and values from another layer, whose states are not those of the layer's input"
 )
 _BRANCH_CONVOLUTION = "a short convolution mixes tokens again after attention and after the feed-forward"
-_HIDDEN_WEIGHTS = "its attention shows its weights only on request, and no component makes the request"
 _ADAPTERS = "an adapter of the chosen language follows each feed-forward, with a residual connection of its own"
 _EXPERT_ATTENTION = "the query and output projections of its attention are mixtures of experts"
 _CLAMPED = "its networks clamp gate and up projections, and no component describes one that is not interleaved"
@@ -64,28 +60,24 @@ _IMPLEMENTATION = "a text without padding is attended in both directions or in o
 
 _TYPES: dict[str, str] = {
     _IMPLEMENTATION: "paligemma",
-    _PARAMETERS: "doge",
     _SHORTCUT: "longcat_flash",
-    _SOME_NORMS: "axk1",
     _GATED_NORM: "axk2",
     _OTHER_VALUES: "mistral_large4_text mistral_large4",
     _BRANCH_CONVOLUTION: "inkling_text inkling_mm_model",
-    _HIDDEN_WEIGHTS: "trocr",
     _ADAPTERS: "xmod",
     _EXPERT_ATTENTION: "jetmoe",
     _CLAMPED: "minimax_m3_vl_text minimax_m3_vl",
     _SKIPPED: "mllama",
-    _RECURRENT: ("bailing_hybrid lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 minimax rwkv xlstm zamba2 zaya"),
-    _CHANNELS: ("falcon_mamba jamba mamba recurrent_gemma zamba"),
-    _CHAINS: ("nemotron_h olmo_hybrid"),
+    _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
+    _SHARED: "zamba zamba2",
     _SIDE_BY_SIDE: ("falcon_h1"),
-    _GATED: ("beam bitnet diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
-        "deepseek_v4 gemma3n gemma3n_text gemma4 gemma4_assistant gemma4_text gemma4_unified "
-        "gemma4_unified_assistant gemma4_unified_text hy_v4 mobilebert qwen4_exp qwen4_exp_text "
+        "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
+        "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"
     ),
-    _SPARSE: ("fnet funnel mra pegasus_x perceiver prophetnet reformer yoso"),
-    _NO_BLOCKS: ("cpmant fsmt ibert xlnet"),
+    _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
+    _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: (
         "cvt dinat donut-swin focalnet hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
         "segformer siglip2 siglip2_vision_model swiftformer swin swinv2"
@@ -95,14 +87,14 @@ _TYPES: dict[str, str] = {
         "regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
     ),
     _AUDIO: (
-        "audio-spectrogram-transformer bark canary clap cohere_asr csm data2vec-audio dia fastspeech2_conformer "
-        "fastspeech2_conformer_with_hifigan fun_asr_nano gradium_phonon_tts granite_speech5_ctc higgs_audio_v2 hubert "
+        "bark canary clap cohere_asr csm dia fastspeech2_conformer "
+        "fastspeech2_conformer_with_hifigan fun_asr_nano gradium_phonon_tts granite_speech5_ctc higgs_audio_v2 "
         "kyutai_speech_to_text lasr_ctc moonshine moonshine_streaming moshi musicgen musicgen_melody nemo_speechlm "
         "nemotron3_5_asr nemotron3_5_transcribe_asr_audio nemotron3_5_transcribe_audio "
         "nemotron3_5_transcribe_word_timestamp nemotron3_diarization nemotron_asr_streaming parakeet_ctc "
         "parakeet_rnnt parakeet_tdt pe_audio pe_audio_video pe_video pocket_tts "
-        "sew sew-d speech_to_text speecht5 unispeech unispeech-sat vibevoice vibevoice_asr vits "
-        "voxtral_realtime voxtral_realtime_text wav2vec2 wav2vec2-bert wav2vec2-conformer wavlm whisper"
+        "sew sew-d speech_to_text speecht5 vibevoice vibevoice_asr vits "
+        "voxtral_realtime voxtral_realtime_text wav2vec2-bert wav2vec2-conformer wavlm"
     ),
     _TASK: (
         "conditional_detr d_fine dab-detr decision_transformer deformable_detr deimv2 depth_pro detr dpt edgetam "
@@ -117,7 +109,7 @@ _TYPES: dict[str, str] = {
         "embedding_gemma2 ernie4_5_vl_moe evolla fast_vlm glm46v glm4v glm4v_moe glm5_next glm_image glm_ocr "
         "glmga granite4_vision hunyuan_vl idefics janus "
         "molmo2 muse_glimmer muse_spark paddleocr_vl perception_lm pi0 "
-        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 unlimited_ocr "
+        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 unlimited_ocr"
     ),
     _SENSES: (
         "align altclip blip blip-2 bridgetower chinese_clip clipseg clvp encoder-decoder flava florence2 groupvit "
@@ -143,7 +135,7 @@ _TYPES: dict[str, str] = {
     ),
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
-        "blt bros canine cohere_compass_text cosmos3_edge_text data2vec-vision dinov3_vit dpr "
+        "blt bros canine cohere_compass_text cosmos3_edge_text dinov3_vit dpr "
         "embedding_gemma2_text glm5_next_text "
         "layoutlmv2 layoutlmv3 lilt "
         "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"
@@ -164,6 +156,12 @@ def has_attention(model_type: str) -> bool:
 
 def check_class(name: str) -> None:
     """Refuse a class that its family does not describe."""
-    reason = CLASSES.get(name)
-    if reason is not None:
-        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {reason}")
+    if name in CLASSES:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {CLASSES[name]}")
+
+
+def check_whole(name: str) -> None:
+    """Refuse a class that its family does not describe, or that has two towers and is no one model."""
+    check_class(name)
+    if name in TWO_TOWERS:
+        raise UnsupportedArchitectureError(f"{name} is not analysed as a whole: {TWO_TOWERS[name]}")

@@ -22,6 +22,7 @@ from normscope.families.spec import (
     LayerNormPart,
     PlainPart,
     PreNorm,
+    ProbedAttention,
     SplitHeads,
     Stack,
     image_config,
@@ -59,6 +60,34 @@ def _beit_topology(config: Config) -> PreNorm:
 
 
 BEIT = Family("beit", ("beit",), Stack("layers.*", _beit_topology), longest=unlimited, reads="image")
+
+
+def _data2vec_topology(config: Config) -> PreNorm:
+    scaled = bool(config.layer_scale_init_value)
+    inside = "attention.attention"
+    attention = ProbedAttention(
+        "attention",
+        SplitHeads(f"{inside}.value"),
+        "attention.output.dense",
+        norm=LayerNormPart("layernorm_before"),
+        layer_scale="lambda_1" if scaled else None,
+    )
+    network = PlainPart(
+        "intermediate.dense",
+        "intermediate.intermediate_act_fn",
+        "output.dense",
+        layer_scale="lambda_2" if scaled else None,
+    )
+    return PreNorm(attention, LayerNormPart("layernorm_after"), network)
+
+
+DATA2VEC = Family(
+    "data2vec-vision",
+    ("data2vec-vision",),
+    Stack("encoder.layer.*", _data2vec_topology),
+    longest=unlimited,
+    reads="image",
+)
 
 
 def _dinov2_topology(config: Config) -> PreNorm:
@@ -116,4 +145,4 @@ CAUSAL_TEXT_TOWER = Family(
 
 TEXT_TOWER = Family("siglip-text", ("siglip_text_model", "tipsv2_text_model"), Stack("encoder.layers.*", _TOWER))
 
-FAMILIES = (VIT, BEIT, DINOV2, IMAGE_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)
+FAMILIES = (VIT, BEIT, DATA2VEC, DINOV2, IMAGE_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)

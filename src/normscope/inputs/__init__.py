@@ -1,5 +1,6 @@
 """Converts texts, pairs, words, encodings, ids, targets and images to token sequences, and groups those into batches."""
 
+from normscope.inputs.audio import read_audio
 from normscope.inputs.decoder import (
     DecoderText,
     decoder_side,
@@ -9,13 +10,15 @@ from normscope.inputs.decoder import (
     read_targets,
     with_targets,
 )
-from normscope.inputs.images import ImageInput, read_images
+from normscope.inputs.images import ImageInput, is_image, read_images
 from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
+from normscope.inputs.sounds import AudioInput
 from normscope.inputs.text import AS_TEXTS, Input, Reading, encodable, read_ids, read_inputs
 
 __all__ = [
     "AS_TEXTS",
     "NO_WORD",
+    "AudioInput",
     "Batch",
     "DecoderText",
     "ImageInput",
@@ -25,8 +28,10 @@ __all__ = [
     "batches",
     "decoder_side",
     "encodable",
+    "is_image",
     "most_probable",
     "own_shift",
+    "read_audio",
     "read_ids",
     "read_images",
     "read_inputs",

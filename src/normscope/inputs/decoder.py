@@ -35,7 +35,7 @@ LANGUAGE = ("forced_bos_token_id", "bad_words_ids", "suppress_tokens", "begin_su
 def most_probable(
     model: PreTrainedModel, ids: Sequence[int], most: int, *, settings_to_keep: Sequence[str] = (), **options: Any
 ) -> list[int]:
-    """The token ids that a model gives out after it has read some, at most so many; the last is the end if it came to it.
+    """The token ids that a model outputs after it has read some, at most this many; the last is the end if it came to it.
 
     `settings_to_keep` names the model's own generation settings that still apply; `options` are further arguments of its
     `generate`.
@@ -93,7 +93,7 @@ def _settings(model: PreTrainedModel, config: GenerationConfig) -> Generator[Non
         model.generation_config = before
 
 
-# ---- Targets of encoder-decoder models: what the decoder gives out and reads, row by row, by teacher forcing or by
+# ---- Targets of encoder-decoder models: what the decoder outputs and reads, row by row, by teacher forcing or by
 # generation.
 #
 # Row `t` of a decoder reads the token at `t` and predicts the next; the first row reads the start token. A target is
@@ -206,8 +206,27 @@ def _generated(
         )
     refuse_made_up_head(model)
     most = _LONGEST_TARGET if longest is None else min(_LONGEST_TARGET, longest - 1)
-    generated = most_probable(model, source.features["input_ids"], most, settings_to_keep=LANGUAGE)
+    if source.signal is not None:
+        generated = _heard(model, source.signal, most)
+    else:
+        generated = most_probable(model, source.features["input_ids"], most, settings_to_keep=LANGUAGE)
     return decoder_side(read_ids(generated, tokenizer), model, tokenizer)
+
+
+def _heard(model: PreTrainedModel, signal: Mapping[str, Tensor], most: int) -> list[int]:
+    """The most probable tokens for a sound, whose models have ways of their own to generate."""
+    any_model, device = cast(Any, model), entry_device(model)
+    ends, start = end_tokens(model, None), start_token(model)
+    generated: list[int] = []
+    with forward_pass(model), torch.no_grad():
+        encoded = any_model.get_encoder()(*(tensor[None].to(device, model.dtype) for tensor in signal.values()))
+        read, cache = [0 if start is None else start], None
+        while len(generated) < most and not (generated and generated[-1] in ends):
+            ids = torch.tensor([read], device=device)
+            output = any_model(encoder_outputs=encoded, decoder_input_ids=ids, past_key_values=cache, use_cache=True)
+            cache, read = output.past_key_values, [int(output.logits[0, -1].argmax())]
+            generated += read
+    return generated
 
 
 def own_shift(sequence: TokenSequence, model: PreTrainedModel) -> int | None:
@@ -230,8 +249,10 @@ def decoder_side(
     closed: bool = True,
 ) -> TokenSequence:
     """The decoder's rows for a target, behind the start token: its last token is not read where it closes the target."""
-    ids = output.features["input_ids"]
     start = start_token(model) if start is None else start
+    if start is not None and output.special[0] and output.features["input_ids"][0] == start and len(output) > 1:
+        output = _without_first(output)  # some tokenizers write it themselves
+    ids = output.features["input_ids"]
     if start is None and not closed:
         raise InputError(
             f"The configuration of {type(model).__name__} names no token that its decoder begins with "
@@ -250,6 +271,17 @@ def decoder_side(
         text=output.text,
         output_tokens=output.tokens if closed else [*output.tokens, _end_name(model, tokenizer)],
         output_ids=ids,
+    )
+
+
+def _without_first(output: TokenSequence) -> TokenSequence:
+    return replace(
+        output,
+        features={name: values[1:] for name, values in output.features.items()},
+        tokens=output.tokens[1:],
+        special=output.special[1:],
+        word_ids=None if output.word_ids is None else output.word_ids[1:],
+        words=output.words[1:],
     )
 
 

@@ -50,7 +50,7 @@ class _Reporter(BaseStreamer):
 
 
 class _Ending(StoppingCriteria):
-    """Ends a generation when a text is in it, but for the white space that it begins with."""
+    """Ends a generation when a text is in it, apart from the white space that it begins with."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, text: str, first: int) -> None:
         self.tokenizer, self.text, self.first = tokenizer, text, first
@@ -70,7 +70,7 @@ def generate(
     stop: str | None = None,
     on_token: OnToken | None = None,
 ) -> Generated:
-    """At most so many tokens that follow a prompt: the most probable ones, or, with a seed, by the model's own settings.
+    """At most this many tokens that follow a prompt: the most probable ones, or, with a seed, by the model's own settings.
 
     Generation ends with the end token, or when the text `stop` is in it.
     """

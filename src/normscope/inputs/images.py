@@ -18,6 +18,7 @@ from transformers import PreTrainedModel
 from normscope.errors import InputError
 from normscope.families.spec import image_config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.paths import IMAGES
 
 ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, object]
 
@@ -29,6 +30,20 @@ def read_images(inputs: object, model: PreTrainedModel, processor: object | None
     if not items:
         raise InputError("The list of images is empty. Give at least one.")
     return [_read(item, model, processor) for item in items], single
+
+
+def is_image(item: object) -> bool:
+    """Whether an input is an image and no text: an image, its pixels, a path, or a text that names an image's file."""
+    if isinstance(item, Mapping):
+        return "pixel_values" in item
+    if not isinstance(item, str):
+        return isinstance(item, Path | Image.Image | np.ndarray | Tensor)
+    if Path(item).suffix.lower().removeprefix(".") not in IMAGES:
+        return False
+    try:
+        return len(item.split()) == 1 or Path(item).is_file()
+    except OSError:  # longer than any name
+        return False
 
 
 def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenSequence:
@@ -78,7 +93,7 @@ def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -
         word_ids=[NO_WORD] * len(special) + list(range(len(patches))),
         words=tokens,
         text="",
-        pixels=pixels,
+        signal={"pixel_values": pixels},
         image=image,
         grid=[(-1, -1)] * len(special) + patches,
     )

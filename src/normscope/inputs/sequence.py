@@ -18,8 +18,9 @@ class TokenSequence:
     """One input: its per-token features, the names of its tokens, and the word that each belongs to (if known).
 
     An encoder-decoder's source has a `target`, whose rows also have the tokens that they output; `output_ids` are their ids,
-    which may lack that of the last row. An image has pixels, the image to show, and the row and column
-    of each patch.
+    which may lack that of the last row. An image or a sound has a `signal`: what the model reads as a whole, by the name of
+    its argument. An image also has the picture to show and the row and column of each patch, a sound the time in seconds at
+    which each frame begins (NaN for a token that is no frame).
     """
 
     features: dict[str, list[int]]
@@ -31,9 +32,10 @@ class TokenSequence:
     target: TokenSequence | None = None
     output_tokens: list[str] | None = None
     output_ids: list[int] | None = None
-    pixels: Tensor | None = None
+    signal: dict[str, Tensor] | None = None
     image: np.ndarray | None = None
     grid: list[tuple[int, int]] | None = None
+    times: list[float] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -81,9 +83,9 @@ def _pad(sequences: list[TokenSequence], indices: list[int], pad_id: int, device
 
 
 def _padded(sequences: list[TokenSequence], pad_id: int, device: torch.device) -> dict[str, Tensor]:
-    pixels = [sequence.pixels for sequence in sequences if sequence.pixels is not None]
-    if pixels:
-        return {"pixel_values": torch.stack(pixels).to(device)}
+    signals = [sequence.signal for sequence in sequences if sequence.signal is not None]
+    if signals:
+        return {name: torch.stack([signal[name] for signal in signals]).to(device) for name in signals[0]}
     lengths = [len(sequence) for sequence in sequences]
     features: dict[str, Tensor] = {}
     for name in sequences[0].features:

@@ -17,7 +17,7 @@ from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.generation import generate
 from normscope.inputs.prompt import Prompt, chat_prompt, context_prompt, read_context, read_messages
 from normscope.models.model import Model
-from normscope.options import Objective, ff_baseline_of, objective_of, whole_number
+from normscope.options import Objective, ff_baseline_of, objective_of, weights_of, whole_number
 from normscope.request import AnswerRequest
 from normscope.results import answer_schema as names
 from normscope.results.answer import Answer
@@ -33,7 +33,8 @@ def explain_answer(model: Model, asked: AnswerRequest) -> Answer:
     check_generates(model)
     refuse_made_up_head(model.module)
     objective = _objective(asked)
-    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, ff_baseline_of(asked.ff_baseline))
+    start, weights = ff_baseline_of(asked.ff_baseline), weights_of(asked.weights)
+    how = PullRequest(False, asked.dtype, asked.max_memory, asked.on_progress, start, weights=weights)
     prompt, said = read_prompt(model, asked)
     exchange = _exchange(model, prompt, asked, said)
     return _explained(AnswerEngine(model, exchange, objective, how), asked)
@@ -131,6 +132,7 @@ def _explained(engine: AnswerEngine, asked: AnswerRequest) -> Answer:
         "finished": int(exchange.finished is not False),
         "seed": "" if asked.seed is None else int(asked.seed),
         "ff_baseline": asked.ff_baseline,
+        "weights": asked.weights,
     }
     dataset = names.with_span(names.answer_dataset(engine, pulled, facts), pulled, whole)
     answer = Answer(dataset, engine)

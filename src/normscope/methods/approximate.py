@@ -1,4 +1,4 @@
-"""Approximate maps with their measured error: exact ones of a few queries beside them, in every layer.
+"""Approximate maps with their measured error: compared with exact ones of a few queries, in every layer.
 
 `Fast` takes the cheapest approximation, as the planner counts, whose ranks are those of the exact map: in the worst scope,
 the rank correlation of all cells of the sampled queries of a layer. Where none reaches it, the maps are exact.
@@ -67,7 +67,7 @@ def approximation(asked: str | Approximate | None, products: Products | None = N
 
 @dataclass(frozen=True)
 class ApproximateLayer:
-    """One layer to be approximated: its trace, and what is asked of it."""
+    """One layer to be approximated: its trace, and what is requested of it."""
 
     trace: LayerTrace
     request: LayerRequest
@@ -171,7 +171,7 @@ def spearman(values: Float[Tensor, "row key"], exact: Float[Tensor, "row key"]) 
 
 
 TYPICAL = Machine(large=1.0, thin=0.5, thin_double=0.25, passed=0.25)
-"""Rates of a machine beside that of its large products, where none is measured."""
+"""Rates of a machine, relative to that of its large products, where none is measured."""
 
 WORTHWHILE = 0.3
 """The share of the exact maps' work up to which an approximation is tried: it also has to be measured."""
@@ -190,7 +190,7 @@ def candidates(block: BlockSizes, extent: Extent, scopes: int) -> list[Approxima
 
 
 _DECAY = 1.5
-"""By which power of its directions a sketch comes nearer to the exact ranks: an expectation, which is then measured."""
+"""By which power of its directions a sketch comes closer to the exact ranks: an expectation, which is then measured."""
 
 
 class Search:

@@ -27,7 +27,7 @@ class Method(Declaration, ABC):
     """What is measured, as results say it: `norm`, `projection`, `weight`, `logit`, ..."""
     signed: ClassVar[bool] = False
     cost: ClassVar[str]
-    """In words, beside a plain forward pass."""
+    """In words, relative to a plain forward pass."""
     operations: ClassVar[str]
     """The leading term of the multiplications, in n tokens, hidden size d, F neurons, H heads, L layers."""
     paper: ClassVar[str]
@@ -40,7 +40,7 @@ class Method(Declaration, ABC):
     """Whether it is about one pass for every token instead."""
 
     def calls(self, length: int) -> int:
-        """About how many passes an attribution of one prediction takes, for an input of so many tokens."""
+        """About how many passes an attribution of one prediction takes, for an input of this many tokens."""
         return length if self.passes_per_token else self.passes
 
     @property

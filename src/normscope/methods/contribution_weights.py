@@ -25,7 +25,7 @@ from normscope.scopes import ATTENTIONS, Scope, scopes_of
 
 @dataclass(frozen=True)
 class ContributionWeights(MapMeasure):
-    """Contribution weights of every attention, and, if asked, of every head."""
+    """Contribution weights of every attention, and, if requested, of every head."""
 
     heads: bool = False
     quantity: ClassVar[str] = declared.ContributionWeightsMethod.quantity

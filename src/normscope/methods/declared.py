@@ -26,6 +26,10 @@ class Gradient(GivesAttribution):
 
 @dataclass(frozen=True)
 class PullBack(GivesAttribution):
+    """`weights`: what becomes of attention weights, in place of what the call says."""
+
+    weights: str = ""
+
     name = "pull-back"
     module = "normscope.methods.pull_back"
     summary = "what each token puts into the logit, exactly, with weights, deviations and slopes fixed; adds up to it"
@@ -34,7 +38,7 @@ class PullBack(GivesAttribution):
     follows = True
     cost = "a forward and a backward pass"
     operations = "4 L n (4 d^2 + 2 d F + n d)"
-    paper = "this package; biases apart, equals DecompX (Modarressi et al. 2023) contracted with the output row"
+    paper = "this package; with separate biases, equals DecompX (Modarressi et al. 2023) contracted with the output row"
 
 
 @dataclass(frozen=True)

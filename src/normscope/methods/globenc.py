@@ -26,11 +26,13 @@ class GlobEncMaps(MapMeasure):
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         first, last = _branch(trace)
+        fork = trace.steps[first]
+        around = fork.around if isinstance(fork, Fork) else ()
         left = replace(
             trace,
-            steps=(*trace.steps[:first], *trace.steps[last:]),
+            steps=(*trace.steps[:first], *around, *trace.steps[last:]),
             # After the branch the model's own states hold what is left out here, so that there is nothing to compare with.
-            states=(*trace.states[:first], *[None] * len(trace.states[last:])),
+            states=(*trace.states[:first], *[None] * len((*around, *trace.states[last:]))),
         )
         scope = scopes_of(left.components, weights=False)[-1]
         result = decompose(left, [scope])
@@ -38,7 +40,7 @@ class GlobEncMaps(MapMeasure):
 
 
 def _branch(trace: LayerTrace) -> tuple[int, int]:
-    """The steps of the feed-forward's branch, from its fork to its residual; beside an attention, its own step alone."""
+    """The steps of the feed-forward's branch, from its fork to its residual; if it is parallel, its own step alone."""
     place = next(index for index, step in enumerate(trace.steps) if isinstance(step, FeedForward))
     if isinstance(trace.steps[place], OwnFeedForward):
         return place, place + 1

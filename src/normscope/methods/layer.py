@@ -21,7 +21,7 @@ from normscope.scopes import Scope
 
 @dataclass(frozen=True)
 class MapRequest:
-    """What is asked of one stack: scopes that it has (`given` if the user named them), heads, and how biases count."""
+    """What is requested of one stack: scopes that it has (`given` if the user named them), heads, and how biases count."""
 
     scopes: tuple[Scope, ...]
     given: bool = False
@@ -53,7 +53,7 @@ class LayerMethod(GivesLayerMaps):
         return super().facts if self.scope is None else {**super().facts, "scope": str(self.scope)}
 
     def layers_needed(self, asked: Sequence[int]) -> Sequence[int]:
-        """The layers to go through for the maps of those asked for."""
+        """The layers to go through for the maps of those requested."""
         return asked
 
 
@@ -66,6 +66,7 @@ def refuse_options(method: LayerMethod, request: MapRequest, *, takes: Sequence[
         "projections": request.projections,
         "approximate": request.approximate is not None,
         "ff_baseline": request.conventions.ff_baseline != "zero",
+        "gates": request.conventions.gates != "fixed",
     }
     for option, is_given in given.items():
         if is_given and option not in takes:

@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from normscope.chain.fold import Point, fold
+from normscope.chain.linear import passed_around
 from normscope.chain.measure import Errors, LayerMeasure, Variables
 from normscope.chain.trace import (
     Attention,
@@ -119,12 +120,14 @@ def head_variables(tables: Sequence[Mapping[str, Tensor]], quantity: str = "norm
 
 def error_variables(tables: Sequence[Errors]) -> Variables:
     """The completeness error after every component that was followed, and the worst of them; one table for each layer."""
-    scopes = list(tables[0])
-    errors = torch.stack([torch.stack([table[scope].amax().cpu() for table in tables]) for scope in scopes]).numpy()
+    scopes = list(dict.fromkeys(scope for table in tables for scope in table))
+    # A layer that does not have a component of the others shows no state after it.
+    worst = [[float(table[scope].amax()) if scope in table else math.nan for table in tables] for scope in scopes]
+    errors = np.array(worst)
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),
-        schema.COMPLETENESS: ("layer", errors.max(axis=0)),
+        schema.COMPLETENESS: ("layer", np.fmax.reduce(errors, axis=0)),
     }
 
 
@@ -168,7 +171,9 @@ def state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
     after = next(shown for shown in trace.states[end:] if shown is not None)
     forks = [place for place, step in enumerate(trace.steps[:end]) if isinstance(step, Fork)]
     before = [shown for shown in trace.states[: forks[-1]] if shown is not None]
-    return after - (before[-1] if before else trace.hidden)
+    fork = trace.steps[forks[-1]]
+    assert isinstance(fork, Fork)
+    return after - passed_around(fork, before[-1] if before else trace.hidden)
 
 
 def relative_error(value: Float[Tensor, "query d"], truth: Float[Tensor, "query d"]) -> Float[Tensor, " query"]:

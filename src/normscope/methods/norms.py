@@ -30,7 +30,7 @@ class DecomposedLayers(dict[int, LayerResult]):
     """The results of all layers in their order, whose maps are parts of one array `[scope, layer, query, key]`."""
 
     def __init__(self, layers: dict[int, LayerResult]) -> None:
-        """Take over what the layers have. They are left empty, so that no map but those of one layer is there twice."""
+        """Take over what the layers have. They are left empty, so that no map except those of one layer is there twice."""
         super().__init__()
         self.maps: np.ndarray | None = None
         count = len(layers)
@@ -201,6 +201,11 @@ class Norms(declared.Norms, LayerMethod):
     """Norms of the parts at every scope: the method of normscope itself."""
 
     def measures(self, request: MapRequest) -> list[AnyMeasure]:
+        if request.conventions.gates != "fixed" and (request.heads or request.projections):
+            raise InputError(
+                "Gates that share in what they let through (gates='joint') have no share of their own among heads, and no "
+                "projections: leave out heads and projections, or use gates='fixed'."
+            )
         norms = Decomposition(
             maps=request.scopes,
             heads=request.heads,

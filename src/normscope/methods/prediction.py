@@ -70,7 +70,8 @@ def facts_of(method: Method, asked: Asked) -> dict[str, str | int | float]:
     """What an explanation says about how it was made. `causal`: a value is read off a token that knows none after it."""
     causal = asked.model.family.stack.causal and asked.question.reads_tokens
     how = {"signed": int(method.signed), "causal": int(causal), "ff_baseline": asked.request.ff_baseline}
-    return {**asked.model.facts, **method.facts, **how, "objective": asked.question.objective}
+    weights = {"weights": asked.request.weights} if method.follows else {}
+    return {**asked.model.facts, **method.facts, **how, **weights, "objective": asked.question.objective}
 
 
 @dataclass(frozen=True)

@@ -40,9 +40,9 @@ class LayerProjection:
 
 @dataclass(frozen=True)
 class Projections(LayerMeasure[LayerProjection]):
-    """Projection maps at some scopes, and, if asked, those of every head.
+    """Projection maps at some scopes, and, if requested, those of every head.
 
-    They stand beside the norm maps of a dataset, or, `alone`, in their place.
+    They are added to the norm maps of a dataset or, `alone`, replace them.
     """
 
     scopes: tuple[Scope, ...]

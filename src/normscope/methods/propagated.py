@@ -140,7 +140,7 @@ class PropagatedNorms(Measure[Propagation, Propagation]):
         if self.method.max_memory is not None and needed > self.method.max_memory:
             raise InputError(
                 f"bias={self.method.bias!r} shares biases out over all {every} tokens at once, which takes {needed} bytes, "
-                f"but max_memory is {self.method.max_memory}: give it more, or keep the bias apart (bias='apart')."
+                f"but max_memory is {self.method.max_memory}: give it more, or keep the bias separate (bias='apart')."
             )
 
 
@@ -224,7 +224,7 @@ class DecompX(declared.DecompX, SharesOnly):
     def attribute(self, asked: Asked) -> Attributed:
         if asked.sequence.target is not None:
             raise UnsupportedArchitectureError(
-                "DecompX carries parts through one stack of layers, and this model has an encoder beside its decoder. "
+                "DecompX carries parts through one stack of layers, and this model has an encoder and a decoder. "
                 "pull-back goes through both."
             )
         played, recording = read_off(asked.within(None))

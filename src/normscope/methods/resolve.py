@@ -13,10 +13,20 @@ from typing import Any, cast
 import torch
 from PIL import Image
 
-from normscope.chain.baseline import BiasBaseline, baseline
+from normscope.chain.joint_gates import Counting, counting
 from normscope.chain.measure import AnyMeasure, Request, StackRequest
 from normscope.errors import InputError, SelectionError
-from normscope.inputs import AS_TEXTS, DecoderText, Reading, TokenSequence, read_images, read_inputs, with_targets
+from normscope.families.refused import check_whole
+from normscope.inputs import (
+    AS_TEXTS,
+    DecoderText,
+    Reading,
+    TokenSequence,
+    read_audio,
+    read_images,
+    read_inputs,
+    with_targets,
+)
 from normscope.methods.approximate import approximation
 from normscope.methods.layer import LayerMethod, MapRequest
 from normscope.models.config import no_decoder, no_layer
@@ -32,8 +42,11 @@ from normscope.scopes import ATTENTION_WEIGHTS, Scope, basis, resolve_all, with_
 
 def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tuple[list[TokenSequence], bool]:
     """The sequences of an input, without targets for a decoder."""
+    check_whole(type(model.module).__name__)
     if model.family.reads == "image":
         return read_images(inputs, model.module, model.processor)
+    if model.family.reads == "audio":
+        return read_audio(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
     sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)
@@ -115,11 +128,11 @@ def _positions_of(read: TokenSequence, queries: Sequence[int | str]) -> list[int
 
 
 def scopes_asked(model: Model, scopes: str | Sequence[str] | None) -> tuple[list[Scope], list[Scope]]:
-    """The scopes asked for that the main stack has, and those that the encoder has."""
+    """The scopes requested that the main stack has, and those that the encoder has."""
     encoder = model.encoder_scopes
     available = with_derived(dict.fromkeys([*model.scopes, *encoder]))
     asked = {basis(scope) for scope in resolve_all(scopes, available)}
-    # Where only the encoder's scopes are asked for, its decoder still has an analysis to hang on.
+    # Where only the encoder's scopes are requested, its decoder still has an analysis to hang on.
     own = [scope for scope in model.scopes if scope in asked] or [ATTENTION_WEIGHTS]
     return own, [scope for scope in encoder if scope in asked]
 
@@ -131,7 +144,7 @@ def request(
     layers: int | Sequence[int] | None,
     queries: int | Sequence[int] | None,
     dtype: torch.dtype | None,
-    start: BiasBaseline | None = None,
+    start: Counting | None = None,
 ) -> Request:
     encoder_layers = encoder_layers_asked(model, layers)
     encoder = StackRequest(encoder_measures, encoder_layers) if encoder_measures and encoder_layers else None
@@ -144,7 +157,7 @@ def measure_layers(
     measures: Sequence[AnyMeasure],
     *,
     dtype: torch.dtype | None = None,
-    start: BiasBaseline | None = None,
+    start: Counting | None = None,
     tell: Tell | None = None,
 ) -> list[Measured]:
     """Any measures of all layers of the main stack, for sequences that are ready for the model."""
@@ -168,7 +181,7 @@ def layers_asked(model: Model, layers: int | Sequence[int] | None) -> list[int]:
         if layer not in model.layers:
             raise SelectionError(no_layer(layer, model.name, len(model.layers)))
     if not asked:
-        raise SelectionError(f"No layer was asked for: {model.name} has layers 1 to {len(model.layers)}.")
+        raise SelectionError(f"No layer was requested: {model.name} has layers 1 to {len(model.layers)}.")
     return sorted(set(asked))
 
 
@@ -190,7 +203,7 @@ def map_request(model: Model, method: LayerMethod, wanted: MapRequest, selection
         if scopes and needed
     ]
     counted = "states" if method.across_layers else wanted.conventions.value_bias
-    start = baseline(wanted.conventions.ff_baseline, counted)
+    start = counting(wanted.conventions, counted)
     encoder = stacks[1] if len(stacks) > 1 else None
     queries = cast("int | Sequence[int] | None", selection.queries)  # tokens have become positions
     return Request(stacks[0], encoder, queries, selection.dtype, start)

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.linear import linearised
+from normscope.chain.linear import linearised, passed_around
 from normscope.chain.measure import ArrayMeasure
 from normscope.chain.trace import (
     Attention,
@@ -44,7 +44,7 @@ class ValueNorms(ArrayMeasure):
         attention = next(step for step in trace.steps if isinstance(step, Attention))
         if attention.factors is not None or attention.taps > 1:
             raise UnsupportedArchitectureError(
-                "What this model's mixers give out is gated or normalised by every query, or its values "
+                "What this model's mixers output is gated or normalised by every query, or its values "
                 "come by a convolution, so that no transformed vector f(x) belongs to a token alone."
             )
         values, output = attention.values.double(), attention.output.double()
@@ -83,7 +83,7 @@ def gamma_after(trace: LayerTrace) -> Float[Tensor, " d"]:
 
 
 def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
-    """What the feed-forward adds to every query: the model's own state after it, or, beside an attention, its own sum."""
+    """What the feed-forward adds to every query: the model's own state after it, or, if it is parallel, its own sum."""
     place = feed_forward_place(trace)
     state, step = trace.states[place], trace.steps[place]
     if isinstance(step, OwnFeedForward):
@@ -103,7 +103,11 @@ def feed_forward_input(trace: LayerTrace) -> Float[Tensor, "query d"]:
 def _bypass(trace: LayerTrace) -> Float[Tensor, "query d"]:
     """The state that the residual around the feed-forward adds back."""
     forks = [place for place, step in enumerate(trace.steps[: feed_forward_place(trace)]) if isinstance(step, Fork)]
-    return _state_before(trace, forks[-1]) if forks else trace.hidden
+    if not forks:
+        return trace.hidden
+    fork = trace.steps[forks[-1]]
+    assert isinstance(fork, Fork)
+    return passed_around(fork, _state_before(trace, forks[-1]))
 
 
 def _state_before(trace: LayerTrace, place: int) -> Float[Tensor, "query d"]:

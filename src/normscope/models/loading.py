@@ -20,6 +20,7 @@ from huggingface_hub.errors import RepositoryNotFoundError
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
+    AutoFeatureExtractor,
     AutoImageProcessor,
     AutoModel,
     AutoTokenizer,
@@ -46,7 +47,7 @@ from normscope.models import source as embedded
 from normscope.models.checkpoint import DTYPES, check_complete, check_dtypes, check_finite
 from normscope.models.gguf import GgufFile, gguf_file
 from normscope.models.model import Model
-from normscope.models.options import DeviceMap, check_device_map, check_family_choice
+from normscope.models.options import ModelOptions
 from normscope.models.source import (
     check_layer_count,
     check_model_exists,
@@ -73,41 +74,30 @@ class _Place:
     gguf: GgufFile | None = None
 
     @classmethod
-    def of(cls, source: str | Path | None, *, revision: str | None, trust_remote_code: bool) -> _Place:
+    def of(cls, options: ModelOptions) -> _Place:
         """The place of a model in a folder, on the hub or in a GGUF file, whose checksum is verified if it is known."""
-        requested = str(embedded.model_folder() if source is None else source)
+        requested = str(embedded.model_folder() if options.model is None else options.model)
         check_model_exists(requested)
-        options = {"revision": revision, "trust_remote_code": trust_remote_code}
+        given = {"revision": options.revision, "trust_remote_code": options.trust_remote_code}
         file = gguf_file(requested)
         if file is None:
-            name = embedded.NAME if source is None else model_name(requested)
-            return cls(requested, name, requested, {**options, **hub_options(requested)})
+            name = embedded.NAME if options.model is None else model_name(requested)
+            return cls(requested, name, requested, {**given, **hub_options(requested)})
         file.verify()
-        return cls(requested, file.name, file.location, {**options, **file.options}, file)
+        return cls(requested, file.name, file.location, {**given, **file.options}, file)
 
     @property
     def is_on_hub(self) -> bool:
         return self.gguf is None and is_hub_name(self.location)
 
 
-def load_model(
-    source: str | Path | torch.nn.Module | None,
-    tokenizer: PreTrainedTokenizerBase | str | Path | None,
-    *,
-    dtype: torch.dtype | None,
-    device: str | torch.device | None,
-    device_map: DeviceMap | None,
-    revision: str | None,
-    allow_pickle: bool,
-    trust_remote_code: bool,
-    family: str = "auto",
-) -> Model:
+def load_model(options: ModelOptions) -> Model:
     """Load a model, or take one that is loaded, and check that it can be analysed."""
-    check_family_choice(family)
-    check_device_map(device_map, device)
-    _check_dtype(dtype)
+    source: object = options.model
+    tokenizer = options.tokenizer
+    _check_dtype(options.dtype)
     if isinstance(source, torch.nn.Module):
-        _check_live_options(dtype, spread=device_map is not None)
+        _check_live_options(options)
     if isinstance(source, PreTrainedModel):
         model, commit, name = source, None, _name(source)
     elif isinstance(source, torch.nn.Module):
@@ -116,19 +106,19 @@ def load_model(
             raise ModelError(f"A {type(source).__name__} is not a Hugging Face model (transformers.PreTrainedModel).")
         commit, name = None, _name(model)
     else:
-        place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
-        model = _from_pretrained(place, dtype, device_map, allow_pickle=allow_pickle, family=family)
+        place = _Place.of(options)
+        model = _from_pretrained(place, options)
         commit, name = getattr(model.config, "_commit_hash", None), place.name
         tokenizer = _tokenizer(place.location, place.options) if tokenizer is None else tokenizer
     if isinstance(tokenizer, str | Path):
-        tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": trust_remote_code}, required=True)
+        tokenizer = _tokenizer(str(tokenizer), {"trust_remote_code": options.trust_remote_code}, required=True)
     _check_vocabulary(model, tokenizer)
-    if device is not None:
-        model = _moved(model, device)
-    described = family_in(model, _family(model, family))
+    if options.device is not None:
+        model = _moved(model, options.device)
+    described = family_in(model, _family(model, options.family))
     check_dtypes(model)
     check_finite(model)
-    processor = _image_processor(source) if described.reads == "image" else None
+    processor = None if described.reads == "text" else _processor(source, described.reads)
     return Model(model, tokenizer, described, name, commit, processor)
 
 
@@ -160,8 +150,8 @@ def describe(
         True
     """
     if not isinstance(model, PreTrainedModel):
-        place = _Place.of(model, revision=revision, trust_remote_code=trust_remote_code)
-        model, _ = _read(place, None, None, allow_pickle=allow_pickle)
+        options = ModelOptions(model, revision=revision, allow_pickle=allow_pickle, trust_remote_code=trust_remote_code)
+        model, _ = _read(_Place.of(options), options)
     check_dtypes(model)
     return describe_model(model)
 
@@ -204,31 +194,25 @@ _found: WeakKeyDictionary[PreTrainedModel, Family] = WeakKeyDictionary()
 """The families of models of unknown types."""
 
 
-def sketched_model(
-    source: str | Path | None,
-    tokenizer: str | Path | None,
-    *,
-    dtype: torch.dtype | None,
-    revision: str | None,
-    trust_remote_code: bool,
-    family: str = "auto",
-) -> Model:
+def sketched_model(options: ModelOptions) -> Model:
     """A model without weights, on the meta device: only its configuration and its tokenizer are read.
 
     The cost of an analysis can be estimated with it, and nothing else.
     """
-    place = _Place.of(source, revision=revision, trust_remote_code=trust_remote_code)
-    options = place.options
+    if options.is_live or not isinstance(options.tokenizer, str | Path | None):
+        raise InputError("A live model has its weights: estimate it as it is.")
+    place = _Place.of(options)
     config = _config(place)
-    check_family_choice(family)
-    if family == "registered":
+    if options.family == "registered":
         family_of(config.model_type)
     model = _without_weights(place, config)
-    source_and_options = str(tokenizer or place.location), options if tokenizer is None else _code(options)
-    read = _tokenizer(*source_and_options, required=tokenizer is not None)
-    _check_vocabulary(model, read)
-    described = family_in(model, _family(model, family))
-    return Model(model.to(dtype or model.dtype).eval(), read, described, place.name)
+    if options.tokenizer is None:
+        tokenizer = _tokenizer(place.location, place.options)
+    else:
+        tokenizer = _tokenizer(str(options.tokenizer), _code(place.options), required=True)
+    _check_vocabulary(model, tokenizer)
+    described = family_in(model, _family(model, options.family))
+    return Model(model.to(_torch_dtype(options) or model.dtype).eval(), tokenizer, described, place.name)
 
 
 def _without_weights(place: _Place, config: Config) -> Any:
@@ -251,10 +235,14 @@ def _check_dtype(dtype: object) -> None:
         raise InputError(f"Models are loaded in {listing(f'torch.{name}' for name in names)}, not in {dtype!r}.")
 
 
-def _check_live_options(dtype: object, *, spread: bool) -> None:
-    if dtype is not None:
+def _torch_dtype(options: ModelOptions) -> torch.dtype | None:
+    return getattr(torch, options.dtype) if isinstance(options.dtype, str) else options.dtype
+
+
+def _check_live_options(options: ModelOptions) -> None:
+    if options.dtype is not None:
         raise ModelError("A live model is analysed as it is: convert it first (model.to(dtype)), or leave out dtype.")
-    if spread:
+    if options.device_map is not None:
         raise ModelError(
             "A live model is analysed where it lies: spread it when you load it (from_pretrained(..., device_map=...)), "
             "or leave out device_map."
@@ -294,37 +282,34 @@ def _moved(model: PreTrainedModel, device: str | torch.device) -> PreTrainedMode
         raise ModelError(f"The model cannot be put on {str(device)!r}: {_first_line(error)}") from error
 
 
-def _from_pretrained(
-    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool, family: str
-) -> PreTrainedModel:
+def _from_pretrained(place: _Place, options: ModelOptions) -> PreTrainedModel:
     config = _config(place)
-    if family == "registered":
+    if options.family == "registered":
         family_of(config.model_type)
     elif config.model_type not in supported_models():
         _description(_without_weights(place, config))  # raise before weights are read
-    model, report = _read(place, dtype, device_map, allow_pickle=allow_pickle)
-    described = _family(model, family)
+    model, report = _read(place, options)
+    described = _family(model, options.family)
     check_complete(place.requested, model, described, report["missing_keys"], report["unexpected_keys"])
     return model
 
 
-def _read(
-    place: _Place, dtype: torch.dtype | None, device_map: DeviceMap | None, *, allow_pickle: bool
-) -> tuple[PreTrainedModel, dict[str, Any]]:
+def _read(place: _Place, options: ModelOptions) -> tuple[PreTrainedModel, dict[str, Any]]:
     """The model at a place, and what transformers reports about its weights."""
-    options = {**place.options, "output_loading_info": True}
+    keywords = {**place.options, "output_loading_info": True, "dtype": _torch_dtype(options) or "auto"}
     if place.gguf is None:
-        check_pickle(place.location, allow_pickle=allow_pickle)
-        options["use_safetensors"] = None if allow_pickle else True
+        check_pickle(place.location, allow_pickle=options.allow_pickle)
+        keywords["use_safetensors"] = None if options.allow_pickle else True
     elif hasattr(transformers, "GgufConfig"):  # without it, versions that can keep weights packed would do so
-        options["quantization_config"] = transformers.GgufConfig(dequantize=True)
+        keywords["quantization_config"] = transformers.GgufConfig(dequantize=True)
     config = _config(place)
-    if device_map is not None:
-        options["device_map"] = device_map if isinstance(device_map, str) else dict(device_map)
+    if options.device_map is not None:
+        spread = options.device_map
+        keywords["device_map"] = spread if isinstance(spread, str) else dict(spread)
     try:
         loader = _model_class(place, config)
         with nullcontext() if place.is_on_hub else _no_bar():
-            model, report = loader.from_pretrained(place.location, config=config, dtype=dtype or "auto", **options)
+            model, report = loader.from_pretrained(place.location, config=config, **keywords)
     except ModelError:
         raise
     except Exception as error:  # whatever a damaged checkpoint may throw
@@ -455,11 +440,15 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
         )
 
 
-def _image_processor(source: Any) -> Any | None:
-    """The image processor saved with a model, or `None`: pixels work without one."""
+def _processor(source: Any, reads: str) -> Any | None:
+    """What is saved with a model to make its input of images or sounds, or `None`: that input itself works without."""
     location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
     try:
-        return AutoImageProcessor.from_pretrained(str(location), backend="pil") if location else None
+        if not location:
+            return None
+        if reads == "audio":
+            return AutoFeatureExtractor.from_pretrained(str(location))
+        return AutoImageProcessor.from_pretrained(str(location), backend="pil")
     except Exception:  # whatever a damaged one may throw
         return None
 

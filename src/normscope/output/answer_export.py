@@ -53,8 +53,9 @@ def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
 
     `text` is the prompt with the answer after it. `tokens` has every token that the model read (`output` is its place in the
     answer, or null), `outputs` every token of the answer, `segments` the documents, question, turns and the answer, and
-    `spans` the units of the context with their share, ranked. Shares of the tokens and `bias` add up to `value`, and so do
-    those of `spans` and `left_out`. `table[output][token]` explains every token of the answer by itself, if it was computed.
+    `spans` the units of the context with their share, ranked. Shares of the tokens, `bias` and `routed` (what stays with
+    attention weights) add up to `value`, and so do those of `spans` and `left_out`. `table[output][token]` explains every
+    token of the answer by itself, if it was computed.
     """
     data = answer.dataset
     return {
@@ -66,6 +67,7 @@ def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
         "objective": answer.objective,
         "value": answer.value,
         "bias": answer.bias,
+        "routed": answer.routed,
         "completeness_error": answer.completeness,
         "tokens": {
             "token": answer.tokens,
@@ -111,6 +113,7 @@ def _table(answer: Answer) -> dict[str, object] | None:
         "share": [_plain(row) for row in data[names.TABLE].values],
         "value": _plain(data[names.TABLE_VALUE].values),
         "bias": _plain(data[names.TABLE_BIAS].values),
+        **({"routed": _plain(data[names.TABLE_ROUTED].values)} if names.TABLE_ROUTED in data else {}),
     }
 
 

@@ -69,6 +69,7 @@ def document_of(explanation: Explanation) -> dict[str, object]:
                 "value": explanation.values[place],
                 "bias": explanation.biases[place] if explanation.adds_up else None,
                 "attribution": [value if np.isfinite(value) else None for value in shares.values[place].tolist()],
+                **_account_of(explanation, place),
                 "predictions": [
                     {"name": label, "probability": probability}
                     for label, probability in explanation.top_predictions(place)
@@ -77,3 +78,11 @@ def document_of(explanation: Explanation) -> dict[str, object]:
             for place, name in enumerate(explanation.targets)
         ],
     }
+
+
+def _account_of(explanation: Explanation, target: int) -> dict[str, object]:
+    """What stays with the weights in one value, as a whole and by the tokens that were looked at."""
+    if not explanation.counts_weights:
+        return {}
+    looked = np.atleast_2d(explanation.looked_at.values)[target]
+    return {"routed": explanation.accounts[target], "looked_at": looked.tolist()}

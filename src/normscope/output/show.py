@@ -69,7 +69,7 @@ def map_tables(
     *,
     width: int,
 ) -> list[RenderableType]:
-    """A table of every layer asked for, by default the last; without the keys that do not exist."""
+    """A table of every layer requested, by default the last; without the keys that do not exist."""
     from normscope.output.terminal import map_table  # noqa: PLC0415  (matplotlib is slow)
 
     layers = analysis.layers[-1] if layer is None else layer

@@ -22,7 +22,7 @@ from normscope.results.tokens import labels
 if TYPE_CHECKING:
     from normscope.results.similarity import Similarity
 
-_CELLS, _CELLS_OF_A_HIT, _EXCERPT = 8, 3, 70
+_CELLS, _CELLS_OF_A_HIT, _EXCERPT, _PATCHES = 8, 3, 70, 12
 
 
 def show_similarities(similarities: Sequence[Similarity], console: Console | None = None) -> None:
@@ -45,6 +45,7 @@ def similarity_view(similarities: Sequence[Similarity]) -> Group:
 def heading(similarity: Similarity) -> str:
     """The value, and how it adds up."""
     value = f"{similarity.measure} {similarity.value:.4f}"
+    value += "" if similarity.logit is None else f" (logit {similarity.logit:.4f})"
     if not similarity.has_table:
         return f"{value} = tokens {_signed(similarity.value - similarity.first_bias)}, bias {_signed(similarity.first_bias)}"
     margins = [float(each.sum()) for each in (similarity.first_margin, similarity.second_margin)]
@@ -62,26 +63,48 @@ def _cells(similarity: Similarity, count: int) -> Table:
     """The strongest cells, and the part of all cells that each is."""
     table = _columns("first", "second", f"{similarity.measure} of the pair", "share of all pairs")
     style, total = _styles(similarity.table.values), float(np.abs(similarity.table.values).sum())
+    first, second = (token_names(similarity, side) for side in ("first", "second"))
     for cell in similarity.top(count):
         number = Text(_signed(cell.value), style(cell.value))
         share = f"{abs(cell.value) / total:.1%}" if total else ""
-        table.add_row(*labels([cell.first, cell.second]), number, share)
+        table.add_row(first[cell.first_position], second[cell.second_position], number, share)
     return table
 
 
 def _tokens(similarity: Similarity, side: str) -> Table:
     """What every token of one text does, and its strongest partner."""
-    shares, names = getattr(similarity, side).values, getattr(similarity, f"{side}_tokens")
+    shares, names = getattr(similarity, side).values, token_names(similarity, side)
     partners = _partners(similarity, side)
-    table = _columns(f"{side} text", "does", *(["most with", ""] if partners else []), numbers=(1, 3))
+    kind = "text" if similarity.patches(side) is None else "image"
+    table = _columns(f"{side} {kind}", "does", *(["most with", ""] if partners else []), numbers=(1, 3))
     style = _styles(shares)
-    for place, (name, value) in enumerate(zip(labels(names), shares.tolist(), strict=True)):
+    shown = _shown(similarity, side, shares)
+    for place in shown:
+        value, name = float(shares[place]), names[place]
         prompt = bool(similarity.dataset[f"{side}_prompt"].values[place])
         row = [Text(f"{name} (prompt)" if prompt else name), Text(_signed(value), style(value))]
         table.add_row(*row, *(partners[place] if partners else ()))
+    others = len(shares) - len(shown)
+    if others:
+        table.add_row(f"{others} other patches", _signed(float(shares.sum() - shares[shown].sum())))
     table.add_section()
     table.add_row("bias", Text(_signed(getattr(similarity, f"{side}_bias")), "bold"))
     return table
+
+
+def token_names(similarity: Similarity, side: str) -> list[str]:
+    """The tokens of one side as labels; patches of an image by row and column."""
+    names, patches = labels(getattr(similarity, f"{side}_tokens")), similarity.patches(side)
+    if patches is None:
+        return names
+    return [name if row < 0 else f"patch {name}" for name, (row, _) in zip(names, patches.tolist(), strict=True)]
+
+
+def _shown(similarity: Similarity, side: str, shares: np.ndarray) -> list[int]:
+    """All tokens of a text; of an image, those that do most, the first of them first."""
+    if similarity.patches(side) is None:
+        return list(range(len(shares)))
+    return np.argsort(-np.abs(shares), kind="stable")[:_PATCHES].tolist()
 
 
 def _partners(similarity: Similarity, side: str) -> list[tuple[str, str]]:
@@ -89,7 +112,7 @@ def _partners(similarity: Similarity, side: str) -> list[tuple[str, str]]:
     if not similarity.has_table:
         return []
     cells = similarity.table.values if side == "first" else similarity.table.values.T
-    others = labels(similarity.second_tokens if side == "first" else similarity.first_tokens)
+    others = token_names(similarity, "second" if side == "first" else "first")
     best = np.abs(cells).argmax(1)
     return [(others[place], _signed(float(row[place]))) for row, place in zip(cells, best, strict=True)]
 
@@ -102,7 +125,10 @@ def _hit(rank: int, similarity: Similarity) -> list[RenderableType]:
     if not similarity.has_table:
         return [first]
     cells = similarity.top(_CELLS_OF_A_HIT)
-    named = [f"{' - '.join(labels([cell.first, cell.second]))} {_signed(cell.value)}" for cell in cells]
+    names = [token_names(similarity, side) for side in ("first", "second")]
+    named = [
+        f"{names[0][cell.first_position]} - {names[1][cell.second_position]} {_signed(cell.value)}" for cell in cells
+    ]
     return [first, Text(f"   {', '.join(named)}", style="dim")]
 
 

@@ -68,8 +68,8 @@ def plot_map(
         normalise: `"row"` or `"column"` shows shares that sum to 1 along it, `"none"` the norms.
         colours: a matplotlib colour map or its name. By default, maps with negative values (`AttnW` of mixers without
             softmax) are drawn in two colours, with white for zero.
-        colour_scale: `"sqrt"` keeps small values apart beside a strong diagonal, `"linear"` does not.
-        limit: the value of the darkest colour (default: the largest but for outliers). All panels share it.
+        colour_scale: `"sqrt"` keeps small values distinct next to a strong diagonal, `"linear"` does not.
+        limit: the value of the darkest colour (default: the largest apart from outliers). All panels share it.
         title: the title (default: scope and layer).
 
     Examples:

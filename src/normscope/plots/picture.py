@@ -82,7 +82,7 @@ def escaped(text: str, characters: Iterable[str]) -> str:
 
 
 def _texts(figure: Figure) -> list[Text]:
-    """Every text of a figure; the labels of ticks exist once they have been asked for."""
+    """Every text of a figure; the labels of ticks exist once they have been requested."""
     for axes in figure.axes:
         for axis in (axes.xaxis, axes.yaxis):
             axis.get_ticklabels(which="both")

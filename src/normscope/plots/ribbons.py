@@ -44,13 +44,13 @@ class Texts:
 
 def lay_out(similarity: Similarity, width: float) -> Texts:
     """Both texts in lines no wider than `width`, the second below the first."""
-    first = _lines(similarity, "first", width)
+    first = line_of(similarity, "first", width)
     below = first[-1].line + 1 + _BETWEEN
-    second = [replace(token, line=token.line + below) for token in _lines(similarity, "second", width)]
+    second = [replace(token, line=token.line + below) for token in line_of(similarity, "second", width)]
     return Texts(first, second)
 
 
-def _lines(similarity: Similarity, side: str, width: float) -> list[Placed]:
+def line_of(similarity: Similarity, side: str, width: float) -> list[Placed]:
     """One text: parts of a word touch, and a text of one line is centred."""
     dataset = similarity.dataset
     names = [label(str(token)) for token in dataset[f"{side}_token"].values]

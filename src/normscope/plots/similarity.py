@@ -1,4 +1,4 @@
-"""A similarity as a figure: both texts with ribbons between their tokens, and the table with margins at its edges."""
+"""A similarity as a figure: both texts with ribbons between their tokens, or an image, and the table with margins."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from matplotlib.figure import Figure
 
 from normscope.errors import InputError, listing
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
+from normscope.plots.patches import WithImage
 from normscope.plots.picture import Picture
 from normscope.plots.ribbons import draw_texts, lay_out
 from normscope.plots.style import DIVERGING, colour_map, diverging_norm, publication, scale_for
+from normscope.results.similarity_schema import SIDES
 from normscope.results.tokens import labels
 
 if TYPE_CHECKING:
@@ -43,12 +45,13 @@ def plot_similarity(
     """Both texts with ribbons between their tokens, and the table: rows are tokens of the first text, columns of the second.
 
     Args:
-        similarity: what to show.
-        part: `"both"`, or `"texts"` or `"table"` alone.
+        similarity: what to show. An image is drawn with what its patches do, in all and with the strongest tokens of
+            the text, whose tokens are below it.
+        part: `"both"`, or `"texts"` or `"table"` alone. Of an image, `"both"` has no table, which is large.
         share: how much of the table is drawn as ribbons: the fewest pairs that carry this share of all sizes.
         margins: also draw the margins, as a last row and column of the table, and the constant in the corner.
         colours: a matplotlib colour map with two sides, or its name.
-        colour_scale: `"sqrt"` keeps small values apart beside strong ones, `"linear"` does not.
+        colour_scale: `"sqrt"` keeps small values distinct next to strong ones, `"linear"` does not.
         limit: the value of the darkest colours of the table (default: the largest of all pairs).
         width: the width of a line of text, in inches.
         title: the title (default: the value and the model).
@@ -63,8 +66,12 @@ def plot_similarity(
         raise InputError(f"The share of the table that is drawn is above 0 and at most 1, not {share}.")
     heading = f"{similarity.measure} {similarity.value:.3f} ({similarity.attrs['model']})" if title is None else title
     with publication():
-        texts, table = _Texts(similarity, share, width), _Table(similarity, margins, colour_scale, limit)
+        has_image = any(similarity.patches(side) is not None for side in SIDES)
+        texts = (WithImage if has_image else _Texts)(similarity, share, width)
+        table = _Table(similarity, margins, colour_scale, limit)
         drawn = [each for each in (texts, table) if part in ("both", each.name)]
+        if part == "both" and texts.has_image:
+            drawn = [texts]
         size = max(each.size[0] for each in drawn), sum(each.size[1] for each in drawn)
         figure = Picture(figsize=size, layout="constrained")
         ratios = [each.size[1] for each in drawn]
@@ -79,6 +86,7 @@ class _Texts:
     """The panel of both texts."""
 
     name = "texts"
+    has_image = False
 
     def __init__(self, similarity: Similarity, share: float, width: float) -> None:
         self._similarity, self._share, self._width = similarity, share, width
@@ -97,6 +105,7 @@ class _Table:
     """The panel of the table."""
 
     name = "table"
+    has_image = False
 
     def __init__(self, similarity: Similarity, margins: bool, colour_scale: str, limit: float | None) -> None:
         frame = similarity.to_pandas()

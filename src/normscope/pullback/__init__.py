@@ -4,6 +4,7 @@ Pure mathematics on the plain data of traces; knows no models.
 """
 
 from normscope.pullback.block import pull_back_block
+from normscope.pullback.flows import FlowPullBack
 from normscope.pullback.head import PulledHead, pull_back_end, pull_back_head, pull_back_rows, sizes_of, values_of
 from normscope.pullback.layers import (
     LayerFlow,
@@ -15,6 +16,7 @@ from normscope.pullback.layers import (
 )
 
 __all__ = [
+    "FlowPullBack",
     "LayerFlow",
     "PulledHead",
     "PulledLayer",

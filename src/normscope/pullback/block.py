@@ -7,13 +7,14 @@ output acts on its input as
 
 and no part vector is ever formed: all of it costs as much as a backward pass. At an attention the covector of query `i`
 meets every key as `score[h, i, j] = a[h, i, j] <values[h, j] @ output[h], g_i>`. The shares `<g, b>` of the biases are added
-up, so that everything together is again `<g, y>`.
+up, so that everything together is again `<g, y>`. Where the weights are counted too, `counting` says what the values get.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -32,6 +33,9 @@ from normscope.chain.trace import (
     SequentialFeedForward,
     ValueSource,
 )
+from normscope.errors import UnsupportedArchitectureError
+from normscope.options import Weights
+from normscope.pullback.counting import Counted, counted, known_scores
 
 Covector = Float[Tensor, "target query d"]
 
@@ -42,34 +46,97 @@ class PulledAttention:
 
     attention: Attention
     covector: Float[Tensor, "target head query d_head"]
+    weights: Weights = "constant"
 
     @staticmethod
-    def of(attention: Attention, covector: Covector) -> PulledAttention:
+    def of(attention: Attention, covector: Covector, weights: Weights = "constant") -> PulledAttention:
         """From the covectors at the attention's output."""
-        return PulledAttention(attention, attention.back_from_output(covector))
+        return PulledAttention(attention, attention.back_from_output(covector), weights)
+
+    @cached_property
+    def counted(self) -> Counted | None:
+        """What of `weight x value` goes to the value and elsewhere; nothing where all goes to the value."""
+        if self.weights == "constant":
+            return None
+        return counted(self.attention, self.covector @ self.attention.values.mT, self.weights)
+
+    @property
+    def to_values(self) -> Float[Tensor, "*target head query key"]:
+        """What the values are multiplied by: the weights, or their share of them."""
+        return self.attention.weights if self.counted is None else self.counted.to_values
 
     def scores(self, values: Float[Tensor, "head key d_head"]) -> Float[Tensor, "target head query key"]:
-        """`a[h, i, j] <values[h, j] W_O[h], g_i>`: what every key brings to every query by every head."""
-        return (self.covector @ values.mT).mul_(self.attention.weights)
+        """`a[h, i, j] <values[h, j] W_O[h], g_i>`: what the value of every key brings to every query by every head."""
+        return (self.covector @ values.mT).mul_(self.to_values)
 
     def edges(self, values: Float[Tensor, "head key d_head"]) -> Float[Tensor, "target query key"]:
         """The sum of the scores over the heads, one target after another: no array of all heads is kept."""
-        weights = self.attention.weights
-        return torch.stack([(each @ values.mT).mul_(weights).sum(0) for each in self.covector])
+        weights = self.to_values.expand(len(self.covector), -1, -1, -1)
+        pairs = zip(self.covector, weights, strict=True)
+        return torch.stack([(each @ values.mT).mul_(weight).sum(0) for each, weight in pairs])
 
     def constant(self, values: Float[Tensor, "head constant d_head"]) -> Float[Tensor, "target query"]:
         """What values that belong to no token bring to every query: one for all keys, or one for each."""
-        return (self.covector * constant_context(self.attention.weights, values)).sum((1, 3))
+        return (self.covector * constant_context(self.to_values, values)).sum((1, 3))
 
-    @property
+    @cached_property
     def at_values(self) -> Float[Tensor, "target head key d_head"]:
         """The covector that acts on the values of every key."""
-        return self.attention.weights.mT @ self.covector
+        return self.to_values.mT @ self.covector
+
+    @cached_property
+    def at_queries(self) -> Float[Tensor, "target head query d_key"] | None:
+        """The covector that acts on the queries; nothing where they get no share."""
+        if self.counted is None or self.counted.to_queries is None:
+            return None
+        scores = known_scores(self.attention)
+        return (self.counted.to_queries @ scores.keys).mul_(scores.scale)
+
+    @cached_property
+    def at_keys(self) -> Float[Tensor, "target head key d_key"] | None:
+        """The covector that acts on the keys; nothing where they get no share."""
+        if self.counted is None or self.counted.to_keys is None:
+            return None
+        scores = known_scores(self.attention)
+        return (self.counted.to_keys.mT @ scores.queries).mul_(scores.scale)
+
+    def key_scores(self) -> Float[Tensor, "target head query key"] | None:
+        """What every key brings to every query by being looked at, without what belongs to no token."""
+        if self.counted is None or self.counted.to_keys is None:
+            return None
+        scores = known_scores(self.attention)
+        keys = scores.keys if scores.constant_keys is None else scores.keys - scores.constant_keys
+        return self.counted.to_keys * (scores.queries @ keys.mT).mul_(scores.scale)
+
+    def query_scores(self) -> Float[Tensor, "target head query"] | None:
+        """What every query brings of its own token by looking, without what belongs to no token."""
+        if self.at_queries is None:
+            return None
+        scores = known_scores(self.attention)
+        queries = scores.queries if scores.constant_queries is None else scores.queries - scores.constant_queries
+        return (self.at_queries * queries).sum(-1)
+
+    def constant_scores(self) -> Float[Tensor, "target query"]:
+        """What queries and keys get that belongs to no token, at every query."""
+        bias = self.covector.new_zeros(len(self.covector), self.covector.shape[2])
+        if self.counted is None or self.attention.scores is None:
+            return bias
+        scores = self.attention.scores
+        if self.at_queries is not None and scores.constant_queries is not None:
+            bias = bias + (self.at_queries * scores.constant_queries).sum((1, 3))
+        if self.counted.to_keys is not None and scores.constant_keys is not None:
+            held = (scores.queries @ scores.constant_keys.mT).mul_(scores.scale)
+            bias = bias + (self.counted.to_keys * held).sum((1, 3))
+        return bias
+
+    def routing(self) -> Float[Tensor, "target head query key"] | None:
+        """What stays with the weights."""
+        return None if self.counted is None else self.attention.summed_taps(self.counted.routing)
 
 
 @dataclass(frozen=True)
 class PulledFeedForward:
-    """What reaches a feed-forward that stands beside the attention: `covector[t, i]` acts on what it reads of query `i`."""
+    """What reaches a feed-forward parallel to the attention: `covector[t, i]` acts on what it reads of query `i`."""
 
     step: OwnFeedForward
     covector: Covector
@@ -93,20 +160,23 @@ class PulledBlock:
     bias: Float[Tensor, "target query"]
 
 
-def pull_back_block(trace: LayerTrace, covectors: Covector | Mapping[int, Covector]) -> PulledBlock:
+def pull_back_block(
+    trace: LayerTrace, covectors: Covector | Mapping[int, Covector], weights: Weights = "constant"
+) -> PulledBlock:
     """From the block's output to its start, or, by number of steps, from several points of the chain at once.
 
     Targets come out in the order in which the way back meets them: those of the latest point first.
     """
     entries = {len(trace.steps): covectors} if isinstance(covectors, Tensor) else covectors
-    return _PullBack(trace, entries).run()
+    return _PullBack(trace, entries, weights).run()
 
 
 class _PullBack(Rules[Tensor]):
     """The rules for covectors, and what they leave on their way: biases, and what reaches attentions and feed-forwards."""
 
-    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector]) -> None:
+    def __init__(self, trace: LayerTrace, entries: Mapping[int, Covector], weights: Weights) -> None:
         self.trace, self.entries = trace, entries
+        self.weights: Weights = weights
         self.empty: Covector = trace.hidden.new_zeros(0, *trace.hidden.shape)
         self.bias: Float[Tensor, "target query"] = self.empty[..., 0]
         self.through_feed_forward = self.bias
@@ -140,15 +210,20 @@ class _PullBack(Rules[Tensor]):
         return torch.cat([value[: len(bypass)] + bypass, value[len(bypass) :]])
 
     def attention(self, step: Attention, value: Covector) -> Covector:
+        if step.beside is not None:
+            raise UnsupportedArchitectureError(
+                "Gates that share in what they let through (gates='joint') are not pulled back: norms and mixing ratios "
+                "alone have them."
+            )
         if step.bias is not None:
             self.bias = self.bias + value @ step.bias
-        self.attentions.append(PulledAttention.of(step, value))
+        self.attentions.append(PulledAttention.of(step, value, self.weights))
         return torch.zeros_like(value)
 
     def normalise(self, step: Normalise, value: Covector) -> Covector:
         constant = shift(step.norm)
-        if constant is not None:
-            self.bias = self.bias + value @ constant
+        if constant is not None:  # around a branch there are fewer targets than those that entered inside of it
+            self.bias = torch.cat([self.bias[: len(value)] + value @ constant, self.bias[len(value) :]])
         return pull_back_norm(step, value)
 
     def own_feed_forward(self, step: OwnFeedForward, value: Covector) -> Covector:

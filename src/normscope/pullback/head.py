@@ -126,7 +126,7 @@ def _starts(trace: HeadTrace, targets: Sequence[Target]) -> Iterator[tuple[tuple
 
 
 def pull_back_rows(trace: HeadTrace, covectors: Float[Tensor, "target row label"]) -> PulledHead:
-    """The covectors of targets that are any covectors at the rows that a head gives out, and the bias of each."""
+    """The covectors of targets that are any covectors at the rows that a head outputs, and the bias of each."""
     count, rows, _ = covectors.shape
     device = covectors.device
     carried = _Carried(
@@ -186,13 +186,13 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
     for target in targets:
         if not 0 <= target.row < rows:
             raise SelectionError(
-                f"Row {target.row} of the logits was asked for; there are {rows}, from 0 to {rows - 1}."
+                f"Row {target.row} of the logits was requested; there are {rows}, from 0 to {rows - 1}."
             )
         if not target.weights:
             raise SelectionError(f"A target at row {target.row} names no label.")
         for label in target.weights:
             if not 0 <= label < labels:
-                raise SelectionError(f"Label {label} was asked for; there are {labels}, from 0 to {labels - 1}.")
+                raise SelectionError(f"Label {label} was requested; there are {labels}, from 0 to {labels - 1}.")
             if not math.isfinite(logit := float(trace.logits[target.row, label])):
                 raise SelectionError(
                     f"The logit of label {label} at row {target.row} is {logit}, whatever the tokens are: "
@@ -204,7 +204,7 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
 
 
 def narrowed(steps: tuple[HeadStep, ...], labels: Labels) -> tuple[HeadStep, ...]:
-    """The same chain, giving out only some labels: its last steps, back to the matrix that makes the logits, shrink."""
+    """The same chain, with only some labels: its last steps, back to the matrix that makes the logits, shrink."""
     shorter = list(steps)
     for index in reversed(range(len(steps))):
         step = steps[index]

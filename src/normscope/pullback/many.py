@@ -20,6 +20,7 @@ from normscope.chain.linear import LinearisedNetwork, deviation, linearised, sca
 from normscope.chain.trace import (
     Attention,
     FeedForward,
+    Fork,
     LayerTrace,
     Linear,
     Norm,
@@ -36,12 +37,12 @@ Covectors = Float[Tensor, "token target d"]
 
 @dataclass(frozen=True)
 class Alike:
-    """Covectors that are the same for all tokens but for a number: `scales[token] * vectors[target]`."""
+    """Covectors that are the same for all tokens up to a factor: `scales[token] * vectors[target]`."""
 
     vectors: Float[Tensor, "target d"]
     scales: Float[Tensor, " token"]
 
-    def __mul__(self, factor: float) -> Alike:
+    def __mul__(self, factor: float | Tensor) -> Alike:
         return Alike(self.vectors * factor, self.scales)
 
     def __add__(self, other: Alike) -> Alike:
@@ -79,7 +80,7 @@ class _Norm:
 class _Network:
     networks: list[LinearisedNetwork]
     beside: _Norm | None
-    """Of a feed-forward beside the attention: the norm between the block's input and what it reads."""
+    """Of a feed-forward parallel to the attention: the norm between the block's input and what it reads."""
     is_beside: bool
 
     @staticmethod
@@ -213,6 +214,8 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Norm.of(step)
         case FeedForward():
             return _Network.of(step)
+        case Fork():
+            return Fork(tuple(_prepared(each) for each in step.around))
         case _:
             return step
 
@@ -241,7 +244,7 @@ class _Way(ChainRules[Carried, _Prepared]):
         return _dense(value) + _dense(bypass)
 
 
-# ---- from the rows that a head gives out to the last block -------------------------------------------------------------
+# ---- from the rows that a head outputs to the last block -------------------------------------------------------------
 
 
 class PreparedEnd:

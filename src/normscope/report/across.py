@@ -231,7 +231,7 @@ def differing(runs: Sequence[Run], experiment: str) -> str:
         known["corpus"] = [values.get("corpus_fingerprint") for values in settings]
         known["number of sequences"] = [run.manifest.get("sequences") for run in runs]
         known["masking of tokens"] = [run.experiments[experiment].get("masked") for run in runs]
-        for name in ("value_bias", "ff_baseline", "approximate"):
+        for name in ("value_bias", "ff_baseline", "gates", "approximate"):
             known[name] = [values.get(name) for values in settings]
     names = sorted(name for name, values in known.items() if any(value != values[0] for value in values))
     return f"Besides the model, these runs differ in: {', '.join(names)}." if names else ""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class Analysis(StackResult):
-    """What flowed between the tokens of one input, layer by layer, at every scope that was asked for.
+    """What flowed between the tokens of one input, layer by layer, at every scope that was requested.
 
     Made by `Analyzer.analyze`, or read from a file by `normscope.open`. Every method that selects or combines gives a new
     one, or a labelled array.

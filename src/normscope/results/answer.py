@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BIAS = "biases"
 """What belongs to no token, as a list of shares calls it."""
 
+ROUTED = "routing"
+"""What stays with attention weights, as a list of shares calls it."""
+
 
 class Answer(Result):
     """Which sentence, document or turn an answer came from: signed shares, which with the bias add up to its value.
@@ -79,7 +82,7 @@ class Answer(Result):
 
     @property
     def explained(self) -> str:
-        """The part of the answer that is explained: all of it, or what `of` was asked for."""
+        """The part of the answer that is explained: all of it, or what `of` names."""
         return self._text.text_of(np.flatnonzero(self._dataset[names.SELECTED].values).tolist())
 
     @property
@@ -108,8 +111,28 @@ class Answer(Result):
         return float(self._dataset[names.BIAS])
 
     @property
+    def counts_weights(self) -> bool:
+        """Whether attention weights have an account of their own, beside tokens and biases.
+
+        Examples:
+            >>> answer.counts_weights
+            False
+        """
+        return names.ROUTED in self._dataset and self.attrs.get("weights", "constant") != "constant"
+
+    @property
+    def routed(self) -> float:
+        """What stays with attention weights: where the model looked. Zero where these are constants.
+
+        Examples:
+            >>> answer.routed
+            0.0
+        """
+        return float(self._dataset[names.ROUTED]) if names.ROUTED in self._dataset else 0.0
+
+    @property
     def attribution(self) -> xr.DataArray:
-        """`[token]`, signed: what every token puts in. With `bias` it adds up to `value`."""
+        """`[token]`, signed: what every token puts in. With `bias` and `routed` it adds up to `value`."""
         return self._dataset[names.ATTRIBUTION]
 
     @property
@@ -121,10 +144,11 @@ class Answer(Result):
     def table(self) -> xr.DataArray:
         """`[output, token]`, signed: every token of the answer explained by itself; missing where a token comes later.
 
-        With the coordinate `bias` a row adds up to the coordinate `value`. Computed when it is first looked at.
+        With the coordinates `bias` and `routed` a row adds up to the coordinate `value`. Computed when first looked at.
         """
         dataset = self._numbers.table()
         rows = {"value": names.TABLE_VALUE, "bias": names.TABLE_BIAS, "error": names.TABLE_ERROR}
+        rows |= {"routed": names.TABLE_ROUTED} if names.TABLE_ROUTED in dataset else {}
         return dataset[names.TABLE].assign_coords(
             {name: ("output", dataset[each].values) for name, each in rows.items()}
         )
@@ -245,7 +269,8 @@ class Answer(Result):
             Span(title, float(shares[members].sum()), int(members.sum()))
             for title, members in text.left_out(places).items()
         ]
-        return Spans(spans, [*left, Span(BIAS, self.bias, 0)], value=self.value, unit=unit, rank=rank)
+        kept = [Span(ROUTED, self.routed, 0)] if self.counts_weights else []
+        return Spans(spans, [*left, *kept, Span(BIAS, self.bias, 0)], value=self.value, unit=unit, rank=rank)
 
     # ---- parts ---------------------------------------------------------------------------------------------------------
 
@@ -288,6 +313,7 @@ class Answer(Result):
             names.ATTRIBUTION: ("token", np.nansum(rows[names.TABLE].values, axis=0), self.attribution.attrs),
             names.VALUE: ((), float(rows[names.TABLE_VALUE].sum())),
             names.BIAS: ((), float(rows[names.TABLE_BIAS].sum())),
+            names.ROUTED: ((), float(rows[names.TABLE_ROUTED].sum()) if names.TABLE_ROUTED in rows else 0.0),
             names.ERROR: ((), float(rows[names.TABLE_ERROR].max())),
         }
         plain = {"objective": str(rows[names.TABLE].attrs["objective"]), "against": "", "hops": ""}

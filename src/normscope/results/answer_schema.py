@@ -20,6 +20,7 @@ from normscope.results import schema
 KIND = "answer"
 ATTRIBUTION, VALUE, BIAS, ERROR = "share", "span_value", "span_bias", "span_error"
 TABLE, TABLE_VALUE, TABLE_BIAS, TABLE_ERROR = "table", "table_value", "table_bias", "table_error"
+ROUTED, TABLE_ROUTED = "span_routed", "table_routed"
 SELECTED = "output_selected"
 
 VARIABLES: schema.Variables = {
@@ -30,10 +31,12 @@ VARIABLES: schema.Variables = {
     ATTRIBUTION: "token",
     VALUE: "",
     BIAS: "",
+    ROUTED: "",
     ERROR: "",
     TABLE: "output token",
     TABLE_VALUE: "output",
     TABLE_BIAS: "output",
+    TABLE_ROUTED: "output",
     TABLE_ERROR: "output",
 }
 """Everything that the dataset of an answer may have."""
@@ -71,6 +74,7 @@ def with_span(dataset: xr.Dataset, pulled: PulledSpans, selected: Sequence[int],
         ATTRIBUTION: ("token", _numpy(pulled.shares[0]), {"quantity": "logit"}),
         VALUE: ((), float(pulled.values[0])),
         BIAS: ((), float(pulled.bias[0])),
+        ROUTED: ((), float(pulled.routed[0])),
         ERROR: ((), float(pulled.errors[0])),
     }
     return dataset.assign(variables).assign_coords({SELECTED: ("output", flags)}).assign_attrs(attributes)
@@ -85,6 +89,7 @@ def with_table(dataset: xr.Dataset, pulled: PulledSpans, objective: str) -> xr.D
         TABLE: (("output", "token"), table, {"quantity": "logit", "objective": objective}),
         TABLE_VALUE: ("output", _numpy(pulled.values)),
         TABLE_BIAS: ("output", _numpy(pulled.bias)),
+        TABLE_ROUTED: ("output", _numpy(pulled.routed)),
         TABLE_ERROR: ("output", _numpy(pulled.errors)),
     }
     return dataset.assign(variables)

@@ -123,7 +123,7 @@ class AnswerText:
     # ---- parts of the answer -------------------------------------------------------------------------------------------
 
     def outputs_of(self, part: AnswerPart, occurrence: int = 0) -> list[int]:
-        """The places of the tokens of a part of the answer."""
+        """The indices of the tokens of a part of the answer."""
         count = self.dataset.sizes["output"]
         match part:
             case slice():

@@ -6,6 +6,7 @@ what flows through every layer.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +15,17 @@ import xarray as xr
 
 from normscope.deprecated import warn_renamed
 from normscope.errors import SelectionError, listing
+from normscope.explain.cutting import EdgeCuts
+from normscope.explain.task import Asked
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
+from normscope.results import routing as accounts
 from normscope.results import tokens as labels
 from normscope.results import words as units
 from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
+from normscope.results.verification import Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -45,6 +50,9 @@ class Explanation(StackResult):
         >>> explanation.relevance.dims, explanation.edges(3).dims
         (('layer', 'token'), ('query', 'key'))
     """
+
+    cuts: EdgeCuts | None = None
+    """What runs the model again, where it is at hand."""
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -75,8 +83,18 @@ class Explanation(StackResult):
 
     @property
     def follows(self) -> bool:
-        """Whether the method followed the value through the layers: there are edges, heads and a flow."""
+        """Whether the method followed the value through the layers."""
         return names.RELEVANCE in self._dataset
+
+    @property
+    def has_edges(self) -> bool:
+        """Whether edges were kept, for `edges` and `flow`: by default where the input is not long.
+
+        Examples:
+            >>> explanation.has_edges
+            True
+        """
+        return names.EDGES in self._dataset
 
     @property
     def targets(self) -> list[str]:
@@ -141,7 +159,10 @@ class Explanation(StackResult):
 
     @property
     def bias(self) -> xr.DataArray:
-        """What belongs to no token: the biases of all layers and of the head, one number or `[target]` as `value` is."""
+        """What belongs to no token: the biases of all layers and of the head, one number or `[target]` as `value` is.
+
+        Where weights are counted, what stays with them is `routed`.
+        """
         return self._squeezed(self._biases())
 
     @property
@@ -163,6 +184,77 @@ class Explanation(StackResult):
 
     def _datasets(self) -> list[xr.Dataset]:
         return [self._dataset, *([] if self._encoder is None else [self._encoder.dataset])]
+
+    # ---- the account of the weights --------------------------------------------------------------------------------------
+
+    @property
+    def counts_weights(self) -> bool:
+        """Whether attention weights have an account of their own, beside tokens and biases.
+
+        Examples:
+            >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
+            >>> counted.counts_weights
+            True
+            >>> total = float(counted.attribution.sum() + counted.bias + counted.routed)
+            >>> abs(total - float(counted.value)) < 1e-4
+            True
+        """
+        return accounts.has_account(self._datasets())
+
+    @property
+    def routing(self) -> xr.DataArray:
+        """`[layer, query, key]`, signed: what stays with the weights, for every query that looked at every key.
+
+        With attribution and bias it adds up to the value. Where heads were asked for, `head_routing` has it by head.
+        """
+        return self._squeezed(accounts.account_of(self._dataset))
+
+    @property
+    def head_routing(self) -> xr.DataArray:
+        """`[layer, head, query, key]`: the same of every head, where they were asked for (`heads=True`)."""
+        return self._squeezed(accounts.account_of(self._dataset, heads=True))
+
+    @property
+    def routed(self) -> xr.DataArray:
+        """All that stays with the weights: one number or `[target]`, as `bias` is; zero where weights are constants."""
+        return self._squeezed(self._routed())
+
+    @property
+    def handed_on(self) -> str:
+        """In which attentions queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
+
+        Nowhere where it is not known what weights are made of, as in linear mixers, or where they are constants.
+
+        Examples:
+            >>> ns.load().explain("The opera singer sang.", direction="state", at=3, weights="players").handed_on
+            'everywhere'
+        """
+        return str(self._dataset.attrs.get("handed_on", "nowhere"))
+
+    @property
+    def looked_at(self) -> xr.DataArray:
+        """`[token]`: where the model looked, the account summed over layers and queries, by key.
+
+        Examples:
+            >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
+            >>> bool(abs(counted.looked_at.sum() - counted.routed) < 1e-4)
+            True
+        """
+        if not self.has_encoder:
+            return self._squeezed(accounts.looked_at(self._dataset, "self"))
+        cross = [accounts.looked_at(self._dataset, group) for group in ("target", "source")]
+        own = accounts.looked_at(self.encoder.dataset, "self")
+        source = cross[1].copy(data=cross[1].values + own.values)
+        joined = xr.concat([cross[0], source], "token")
+        return self._squeezed(joined.assign_coords(token=np.arange(joined.sizes["token"])))
+
+    @property
+    def accounts(self) -> list[float]:
+        """What stays with the weights of every value, also where there is only one."""
+        return [float(value) for value in self._routed().values]
+
+    def _routed(self) -> xr.DataArray:
+        return accounts.routed(self._datasets()) if self.counts_weights else xr.zeros_like(self._values())
 
     @property
     def relevance(self) -> xr.DataArray:
@@ -191,7 +283,7 @@ class Explanation(StackResult):
 
     @property
     def note(self) -> str:
-        """What to know of the words asked about, in a sentence, such as that one with a space is likelier; or nothing.
+        """What to know of the words in question, in a sentence, such as that one with a space is likelier; or nothing.
 
         Examples:
             >>> explanation.note
@@ -240,7 +332,7 @@ class Explanation(StackResult):
         if encoder:
             warn_renamed("The keyword 'encoder' of edges", "explanation.encoder.edges")
             return self.encoder.edges(layer)
-        values = self._flowing(names.EDGES)
+        values = self._all_edges()
         layers, asked = [int(number) for number in values["layer"].values], whole_number(layer, "A layer")
         if asked not in layers:
             raise SelectionError(f"There is no layer {asked} here. Layers: {listing(layers)}.")
@@ -248,10 +340,10 @@ class Explanation(StackResult):
 
     @property
     def heads(self) -> xr.DataArray:
-        """`[layer, head, query, key]`: the edges of every head, where they were asked for (`heads=True`)."""
+        """`[layer, head, query, key]`: the edges of every head, where they were requested (`heads=True`)."""
         if names.HEAD_EDGES not in self._dataset:
             raise SelectionError(
-                "The edges of single heads were not asked for: explain with heads=True. "
+                "The edges of single heads were not requested: explain with heads=True. "
                 "head_shares has what each head takes from each token."
             )
         return self._squeezed(self._dataset[names.HEAD_EDGES])
@@ -280,10 +372,42 @@ class Explanation(StackResult):
             warn_renamed("The keyword 'encoder' of flow", "explanation.encoder.flow")
             return self.encoder.flow(share, target=target)
         place = self.index_of(target)
-        edges = self._flowing(names.EDGES).isel(target=place)
+        edges = self._all_edges().isel(target=place)
         relevance = self._flowing(names.RELEVANCE).isel(target=place)
         tokens, keys = ([str(name) for name in edges[f"{axis}_token"].values] for axis in ("query", "key"))
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
+
+    def verify(
+        self, k: int = 10, *, target: int = 0, edges: Sequence[tuple[int, int, int]] | None = None
+    ) -> Verification:
+        """Cut the `k` strongest edges in the real model, and compare the change of the value with what is predicted.
+
+        An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
+        itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
+        `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
+
+        Examples:
+            >>> verified = explanation.verify(k=5)
+            >>> len(verified.edges), verified.correlation > 0.5
+            (5, True)
+            >>> verified.to_pandas().columns.tolist()
+            ['layer', 'query', 'query_token', 'key', 'key_token', 'predicted', 'observed']
+        """
+        if self.cuts is None:
+            raise SelectionError(
+                "To verify an explanation the model is run again, and this one has none: it was read from a file, or its "
+                "units were changed. Use what analyzer.explain returned."
+            )
+        place, values = self.index_of(target), self._flowing(names.EDGES)
+        numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
+        chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
+        changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        return verification(self.cuts, chosen, changes, place, self.tokens)
+
+    def with_model(self, asked: Asked) -> Explanation:
+        """The same, which can run its model again."""
+        self.cuts = EdgeCuts(asked)
+        return self
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 
@@ -299,7 +423,7 @@ class Explanation(StackResult):
         return Explanation(_by_word(self._dataset), encoder)
 
     def sentences(self) -> Explanation:
-        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay apart.
+        """The same with sentences for tokens, summed as for words. Special tokens and attention sinks stay separate.
 
         Examples:
             >>> sentences = ns.load().explain("The opera singer sang. It rained.", direction="state", at=3).sentences()
@@ -386,6 +510,15 @@ class Explanation(StackResult):
                 f"The method pull-back does."
             )
         return self._dataset[name]
+
+    def _all_edges(self) -> xr.DataArray:
+        """`[target, layer, query, key]`, where they were kept."""
+        if self.follows and not self.has_edges:
+            raise SelectionError(
+                "What flows from token to token was not kept, since the input is long or edges=False. Explain with "
+                "edges=True (--edges): they take 4 bytes for every layer, query and key."
+            )
+        return self._flowing(names.EDGES)
 
     def index_of(self, target: int) -> int:
         """The index of one of the values explained, from 0, negative from the end.

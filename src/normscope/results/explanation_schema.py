@@ -7,8 +7,9 @@ alone. The documentation's schema page says the same in prose.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,7 @@ RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
 RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
+ROUTING, HEAD_ROUTING, LOOKED_AT = "routing", "head_routing", "looked_at"
 LOGIT = "logit"
 KIND = "explanation"
 
@@ -41,6 +43,9 @@ VARIABLES: schema.Variables = {
     EDGES: "target layer query key",
     HEADS: "target layer head key",
     HEAD_EDGES: "target layer head query key",
+    ROUTING: "target layer query key",
+    HEAD_ROUTING: "target layer head query key",
+    LOOKED_AT: "target layer key",
     FEED_FORWARD: "target layer query",
     BIAS: "target layer query",
     END_BIAS: "target",
@@ -113,7 +118,10 @@ class _Described:
         self.encoder = _Side(sequence, {"self": sequence})
         self.main = self.encoder
         if sequence.target is not None:
-            self.main = _Side(sequence.target, {"target": sequence.target, "source": sequence})
+            target = sequence.target
+            if sequence.times is not None:  # the tokens of both stacks stand in one table
+                target = replace(target, times=[math.nan] * len(target))
+            self.main = _Side(target, {"target": target, "source": sequence})
 
     def dataset(
         self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None
@@ -153,7 +161,6 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
     relevance = [layer.relevance for layer in layers] + [flow.after_last]
     variables: dict[str, Any] = {
         RELEVANCE: (("target", "depth", "query"), _stacked(relevance), about),
-        EDGES: (("target", "layer", "query", "key"), _each(layers, "edges"), about),
         HEADS: (("target", "layer", "head", "key"), _by_head(layers, "heads"), about),
         FEED_FORWARD: (("target", "layer", "query"), _each(layers, "feed_forward"), about),
         BIAS: (("target", "layer", "query"), _each(layers, "bias"), about),
@@ -162,9 +169,21 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         STATE_NORM: (("layer", "query"), np.stack([_numpy(each) for each in flow.state_norms[::-1]])),
     }
     coordinates[SINK] = "query", sinks(variables[RECEIVED][1], causal=flow.causal)
+    if layers[0].edges is not None:
+        variables[EDGES] = ("target", "layer", "query", "key"), _each(layers, "edges"), about
     if layers[0].head_edges is not None:
         variables[HEAD_EDGES] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_edges"), about
-    return described.dataset(variables, side, coordinates)
+    if layers[0].routing is not None:
+        variables[ROUTING] = ("target", "layer", "query", "key"), _each(layers, "routing"), about
+    if layers[0].head_routing is not None:
+        variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
+    if layers[0].looked_at is not None:
+        variables[LOOKED_AT] = ("target", "layer", "key"), _each(layers, "looked_at"), about
+    dataset = described.dataset(variables, side, coordinates)
+    if layers[0].looked_at is not None:
+        handed = [layer.handed_on for layer in layers]
+        dataset.attrs["handed_on"] = "everywhere" if all(handed) else "somewhere" if any(handed) else "nowhere"
+    return dataset
 
 
 def _each(layers: Sequence[LayerFlow], name: str) -> np.ndarray:
@@ -189,9 +208,7 @@ def at_input(dataset: xr.Dataset, group: str) -> xr.DataArray:
     """`[target, token]`: the shares of what enters the first layer, with what is known of the tokens."""
     followed = RELEVANCE in dataset
     values = dataset[RELEVANCE].isel(depth=0, drop=True) if followed else dataset[ATTRIBUTION]
-    values = values.drop_vars(
-        "query_output_token", errors="ignore"
-    )  # what a decoder's rows give out, not what they read
+    values = values.drop_vars("query_output_token", errors="ignore")  # what a decoder's rows output, not what they read
     described = [str(name) for name in values.coords if str(name).startswith("query_")]
     values = values.rename({name: name.replace("query_", "token_", 1) for name in described} | {"query": "token"})
     position = "token", values["token"].values

@@ -49,15 +49,19 @@ def heading(explanation: Explanation, target: int) -> str:
     value = explanation.values[target]
     shown = f"{asked(explanation, target)}: {value:.2f}"
     if explanation.adds_up:
-        bias = explanation.biases[target]
+        bias, routed = explanation.biases[target], explanation.accounts[target]
         parked = float(np.nansum(explanation.shares.values[target][explanation.sinks]))
         sinks = f", {SINK}s {_signed(parked)}" if explanation.sinks else ""
-        shown += f" = tokens {_signed(value - bias - parked)}{sinks} and bias {_signed(bias)}"
+        kept = f", {LOOKING} {_signed(routed)}" if explanation.counts_weights else ""
+        shown += f" = tokens {_signed(value - bias - routed - parked)}{sinks}{kept} and bias {_signed(bias)}"
     return f"{shown}   ({explanation.method})"
 
 
 _LONGEST_SENTENCE = 90
 """The most characters of a sentence in a table."""
+
+LOOKING = "routing"
+"""How what stays with attention weights is called."""
 
 SINK = "attention sink"
 """How a token is called that gets much of the attention whatever it says."""
@@ -100,7 +104,7 @@ def shares_of(explanation: Explanation, target: int | None) -> xr.DataArray:
 
 
 def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
-    """The bias, the sum, the model's own value and how far the two are apart, where shares are meant to add up; what sinks
+    """The bias, the sum, the model's own value and how far apart the two are, where shares are meant to add up; what sinks
     and other tokens put in, where there are any. Without a target, of all values together."""
     chosen = slice(None) if target is None else slice(target, target + 1)
     value = sum(explanation.values[chosen])
@@ -109,10 +113,12 @@ def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
     bias = sum(explanation.biases[chosen])
     shares = np.nan_to_num(shares_of(explanation, target).values)
     sinks = explanation.sinks
-    total, parked = float(shares.sum()) + bias, float(shares[sinks].sum())
-    apart = [("other tokens", f"{total - bias - parked:+.4f}"), (f"{SINK}s", f"{parked:+.4f}")]
+    routed = sum(explanation.accounts[chosen])
+    total, parked = float(shares.sum()) + bias + routed, float(shares[sinks].sum())
+    apart = [("other tokens", f"{total - bias - routed - parked:+.4f}"), (f"{SINK}s", f"{parked:+.4f}")]
     return [
         *(apart if sinks else []),
+        *([(f"{LOOKING} (what stays with attention weights)", f"{routed:+.4f}")] if explanation.counts_weights else []),
         ("bias", f"{bias:+.4f}"),
         ("sum", f"{total:+.4f}"),
         ("the model's own value", f"{value:+.4f}"),

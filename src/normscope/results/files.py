@@ -27,7 +27,7 @@ _TEMPORARY = re.compile(r"\.(?P<stem>.+)-[a-z0-9_]{8}(?P<suffix>\.[^.]+)?")
 
 @contextmanager
 def replacing(path: str | Path) -> Generator[Path]:
-    """A temporary path beside the file that a path leads to, whose name and permissions it takes when the block ends well.
+    """A temporary path next to the file that a path leads to, whose name and permissions it takes when the block ends well.
 
     It is removed when the block does not end well. Other names of a file that has several (hard links) keep the older one.
     """

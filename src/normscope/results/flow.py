@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Edge(NamedTuple):
-    """What flows from a token before a layer (from 1) to a token after it, by their places among keys and queries."""
+    """What flows from a token before a layer (from 1) to a token after it, by their indices among keys and queries."""
 
     layer: int
     key: int

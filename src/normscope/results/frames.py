@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
     from normscope.results.explanation import Explanation
     from normscope.results.flow import Flow
+    from normscope.results.verification import Verification
 
 Columns = dict[str, np.ndarray]
 """A table as one array for each column."""
@@ -101,6 +102,9 @@ def attribution_columns(explanation: Explanation) -> Columns:
     }
     if explanation.adds_up:
         columns["bias"] = np.array(explanation.biases)[target]
+    if explanation.counts_weights:
+        looked = np.atleast_2d(explanation.looked_at.values)
+        columns |= {"routed": np.array(explanation.accounts)[target], "looked_at": looked[target, token]}
     return {**columns, "method": _repeated(explanation.method, len(target))}
 
 
@@ -155,3 +159,19 @@ def _strongest(frame: pd.DataFrame, column: str, k: int) -> pd.DataFrame:
         raise InputError(f"At least one is shown, not {count}.")
     order = np.argsort(-np.abs(frame[column].to_numpy()), kind="stable")[:count]
     return frame.iloc[order].reset_index(drop=True)
+
+
+def cut_frame(verified: Verification) -> pd.DataFrame:
+    """Edges that were cut, one row each: what was predicted of the value, and what was observed."""
+    edges, tokens = verified.edges, verified.tokens
+    return pd.DataFrame(
+        {
+            "layer": [edge.layer for edge in edges],
+            "query": [edge.query for edge in edges],
+            "query_token": [tokens[edge.query] for edge in edges],
+            "key": [edge.key for edge in edges],
+            "key_token": [tokens[edge.key] for edge in edges],
+            "predicted": verified.predicted,
+            "observed": verified.observed,
+        }
+    )

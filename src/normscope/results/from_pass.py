@@ -10,7 +10,7 @@ import xarray as xr
 from normscope.chain.measure import Variables
 from normscope.decompose import Approximation
 from normscope.models.model import Model
-from normscope.options import PAPERS, Conventions
+from normscope.options import PAPERS, Conventions, counted
 from normscope.passes import Measured, Results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
@@ -30,8 +30,7 @@ def analysis_of(
     model: Model, measured: Measured, conventions: Conventions = PAPERS, method: Facts | None = None
 ) -> Analysis:
     """The analysis of a sequence that a model's pass measured, by a method with these facts (default: norms)."""
-    counted = {"value_bias": conventions.value_bias, "ff_baseline": conventions.ff_baseline}
-    return analysis(measured, {**model.facts, **counted, **(method or {})})
+    return analysis(measured, {**model.facts, **counted(conventions), **(method or {})})
 
 
 def mixing_ratios(measured: Measured, facts: Facts) -> xr.DataArray:

@@ -38,7 +38,7 @@ class UnsafeFileError(Exception):
 
 
 def refuse_unsafe(path: Path, groups: Collection[str], variables: Collection[str]) -> list[str]:
-    """Refuse a file in which anything but such groups and variables is, or one of these variables cannot be what it says.
+    """Refuse a file in which anything except such groups and variables is, or one of these variables cannot be what it says.
 
     Gives the names of other variables, which are harmless, but are not to be read.
     """
@@ -99,7 +99,7 @@ def _groups(file: h5py.File, names: Collection[str]) -> Iterator[tuple[h5py.Grou
 
 
 def _datasets(group: h5py.Group, groups: Collection[str]) -> Iterator[tuple[str, h5py.Dataset]]:
-    """The variables of a group, beside which are only such groups."""
+    """The variables of a group, next to which are only such groups."""
     if len(group) > _MOST_MEMBERS:
         raise UnsafeFileError(f"it has {len(group)} variables")
     for name in map(str, group):
@@ -193,7 +193,7 @@ class _Room:
     def _texts(self, dataset: h5py.Dataset) -> int:
         """How long all texts of a variable are, without reading them."""
         offset = dataset.id.get_offset()
-        if offset is None:  # a few, beside the variable's name
+        if offset is None:  # a few, next to the variable's name
             return sum(len(dataset[place]) for place in np.ndindex(dataset.shape))
         count = prod(dataset.shape)
         references = np.fromfile(self._path, _REFERENCE, count, offset=offset)

@@ -1,6 +1,6 @@
 """Rollouts: maps of single layers multiplied into maps from the inputs to every layer.
 
-Arithmetic on labelled arrays, and what it does unless asked otherwise: whether a map needs an identity for the residual, and
+Arithmetic on labelled arrays, and its defaults: whether a map needs an identity for the residual, and
 whether its rows are normalised. The explorer rolls out by the same rules, which its payload tells it.
 """
 
@@ -87,7 +87,7 @@ def _placed(square: np.ndarray, own: np.ndarray, keys: int) -> np.ndarray:
 
 
 def _own_keys(maps: xr.DataArray) -> np.ndarray:
-    """The places of the keys that are the queries themselves."""
+    """The indices of the keys that are the queries themselves."""
     own = np.flatnonzero(maps["key_group"].values != "source")
     queries, keys = maps["query"].values, maps["key"].values[own]
     if len(queries) != len(keys) or not np.array_equal(queries, keys):

@@ -6,6 +6,7 @@ same in prose; `VERSION` changes whenever a reader would have to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -55,7 +56,7 @@ _SCOPES = ("scope", "head_scope", "projection_scope", "checked_scope", "componen
 TOKENS: Variables = {
     f"{dimension}{name}": dimension
     for dimension in ("query", "key")
-    for name in ("", "_token", "_special", "_word", "_word_text", "_row", "_column", "_group", "_output_token")
+    for name in ("", "_token", "_special", "_word", "_word_text", "_row", "_column", "_time", "_group", "_output_token")
 }
 """What is known of the tokens along both axes."""
 
@@ -110,7 +111,7 @@ def build(
 
 
 def tree(main: xr.Dataset, encoder: xr.Dataset | None) -> xr.DataTree:
-    """The datasets of one input: the only one at the root, or those of decoder and encoder beside each other below it."""
+    """The datasets of one input: the only one at the root, or those of decoder and encoder next to each other below it."""
     if encoder is None:
         return xr.DataTree(main)
     root = xr.Dataset(attrs={name: main.attrs[name] for name in ("schema_version", "method") if name in main.attrs})
@@ -163,6 +164,9 @@ def token_coordinates(
     if all(s.grid is not None for s in sequences):
         grid = np.array([place for s in sequences for place in s.grid or []])
         coordinates |= {f"{dimension}_row": along(grid[:, 0]), f"{dimension}_column": along(grid[:, 1])}
+    if any(s.times is not None for s in sequences):  # a decoder's tokens have none
+        times = [time for s in sequences for time in s.times or [math.nan] * len(s)]
+        coordinates[f"{dimension}_time"] = along(times, np.float64)
     if dimension == "key":
         coordinates["key_group"] = along(names, object)
     elif sequences[0].output_tokens is not None:

@@ -1,6 +1,6 @@
 """Which maps of an analysis a picture, table or file is about: one scope, one or more layers, perhaps one head.
 
-Owns the checks of what was asked against what was analysed. What becomes of the selection is not decided here.
+Owns the checks of what was requested against what was analysed. What becomes of the selection is not decided here.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def select_map(
 
 
 def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list[int]:
-    """The layers asked for (default all), if they were analysed."""
+    """The layers requested (default all), if they were analysed."""
     if layers is None:
         return analysis.layers
     asked = whole_numbers(layers, "A layer")
@@ -86,12 +86,12 @@ def check_layers(analysis: Analysis, layers: int | Sequence[int] | None) -> list
         if layer not in analysis.layers:
             raise SelectionError(f"There is no layer {layer} here. Analysed layers: {listing(analysis.layers)}.")
     if not asked:
-        raise SelectionError(f"No layer was asked for. Analysed layers: {listing(analysis.layers)}.")
+        raise SelectionError(f"No layer was requested. Analysed layers: {listing(analysis.layers)}.")
     return asked
 
 
 def check_scopes(analysis: Analysis, scopes: str | Sequence[str] | None) -> list[Scope]:
-    """The scopes asked for (default: those analysed, without those derived from them), in order."""
+    """The scopes requested (default: those analysed, without those derived from them), in order."""
     if scopes is None:
         return [Scope(str(scope)) for scope in analysis.dataset["scope"].values]
     return resolve_all(scopes, analysis.scopes)

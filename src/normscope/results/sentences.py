@@ -39,7 +39,7 @@ def with_sentences(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _groups(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
-    """The places of each text along a dimension: queries are of one text, keys may be of two."""
+    """The indices of each text along a dimension: queries are of one text, keys may be of two."""
     if dimension == "query":
         return [np.arange(dataset.sizes[dimension])]
     groups = dataset["key_group"].values

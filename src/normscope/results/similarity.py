@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import xarray as xr
 
-from normscope.errors import InputError, SelectionError
+from normscope.errors import InputError, SelectionError, listing
 from normscope.options import whole_number
+from normscope.results import schema
 from normscope.results import similarity_schema as names
 from normscope.results.base import Result
 from normscope.results.tokens import readable
@@ -74,6 +75,25 @@ class Similarity(Result):
     def texts(self) -> tuple[str, str]:
         """Both texts, without the instructions before them."""
         return str(self.attrs["first_text"]), str(self.attrs["second_text"])
+
+    @property
+    def logit(self) -> float | None:
+        """The model's own logit of an image and a text: the cosine times its scale, plus its bias. Else `None`."""
+        if "logit_scale" not in self.attrs:
+            return None
+        return self.value * float(self.attrs["logit_scale"]) + float(self.attrs["logit_bias"])
+
+    def image(self, side: str) -> np.ndarray | None:
+        """`[y, x, channel]`: the image on a side, `"first"` or `"second"`, as large as the model reads it; else `None`."""
+        name = f"{self._side(side)}_{schema.IMAGE}"
+        return self._dataset[name].values if name in self._dataset else None
+
+    def patches(self, side: str) -> np.ndarray | None:
+        """`[token, 2]`: the row and column of every patch on a side, -1 for special tokens; `None` if it is a text."""
+        side = self._side(side)
+        if f"{side}_row" not in self._dataset.coords:
+            return None
+        return np.stack([self._dataset[f"{side}_{name}"].values for name in ("row", "column")], -1)
 
     @property
     def prompts(self) -> tuple[str, str]:
@@ -236,6 +256,11 @@ class Similarity(Result):
         return f"Similarity({first!r}, {second!r}: {made}, completeness error {self.completeness:.1e})"
 
     # ---- inside --------------------------------------------------------------------------------------------------------
+
+    def _side(self, side: str) -> str:
+        if side not in names.SIDES:
+            raise SelectionError(f"A similarity has the sides {listing(map(repr, names.SIDES))}, not {side!r:.60}.")
+        return side
 
     def _tokens(self, side: str) -> list[str]:
         return [str(token) for token in self._dataset[f"{side}_token"].values]

@@ -23,12 +23,13 @@ TABLE, CONSTANT = "table", "constant"
 MARGIN, SHARE, BIAS, PROMPT = "margin", "share", "bias", "prompt"
 MATCH, MATCH_VALUE = "first_match", "first_match_value"
 
-_OF_TOKENS = ("", "_token", "_special", "_word", "_word_text", f"_{PROMPT}")
+_OF_TOKENS = ("", "_token", "_special", "_word", "_word_text", "_row", "_column", f"_{PROMPT}")
 
 VARIABLES: schema.Variables = {
     **{f"{side}{name}": side for side in SIDES for name in _OF_TOKENS},
     **{f"{side}_{name}": side for side in SIDES for name in (MARGIN, SHARE)},
     **{f"{side}_{BIAS}": "" for side in SIDES},
+    **{f"{side}_{schema.IMAGE}": f"{side}_y {side}_x channel" for side in SIDES},
     VALUE: "",
     ERROR: "",
     TABLE: "first second",
@@ -94,6 +95,8 @@ def similarity_dataset(
     coordinates: dict[str, object] = {}
     for side, text in zip(SIDES, texts, strict=True):
         coordinates |= schema.token_coordinates(side, {"": text.sequence})
+        if text.sequence.image is not None:
+            variables[f"{side}_{schema.IMAGE}"] = (f"{side}_y", f"{side}_x", "channel"), text.sequence.image
         coordinates[f"{side}_{PROMPT}"] = side, np.array(text.is_prompt, dtype=bool)
     attributes = {"schema_version": schema.VERSION, "kind": KIND, "unit": "token", **facts}
     for side, text in zip(SIDES, texts, strict=True):

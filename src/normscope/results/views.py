@@ -35,6 +35,7 @@ View = Literal[
     "results.frames:top_tokens",
     "results.frames:edge_frame",
     "results.frames:top_edges",
+    "results.frames:cut_frame",
 ]
 
 

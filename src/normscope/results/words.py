@@ -69,7 +69,7 @@ def without_special(dataset: xr.Dataset) -> xr.Dataset:
 
 
 def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
-    """For each unit along a dimension, the places of its tokens."""
+    """For each unit along a dimension, the indices of its tokens."""
     words = dataset[f"{dimension}_word"].values
     special = dataset[f"{dimension}_special"].values
     if not special.all() and bool((words[~special] == NO_WORD).all()):

@@ -59,7 +59,7 @@ Record = dict[str, tuple[int, int]]
 
 
 class ZarrStore(WrapperStore[LocalStore]):
-    """A Zarr folder. It notes what is written, and gives out nothing that is not as it was written.
+    """A Zarr folder. It notes what is written, and returns nothing that is not as it was written.
 
     `needed` are files that have to be there although no record says so, as in folders of earlier versions.
     """
@@ -303,7 +303,7 @@ def read(path: str | Path) -> Analysis:
 
 
 def _folders(folder: Path, stacks: int) -> list[Path]:
-    """Where the stacks of a result are: the only one in the folder itself, two beside each other below it."""
+    """Where the stacks of a result are: the only one in the folder itself, two next to each other below it."""
     return [folder] if stacks == 1 else [folder / schema.DECODER, folder / schema.ENCODER]
 
 
@@ -323,7 +323,7 @@ def streamed(measure: Decomposition, store: MapStore) -> StreamedDecomposition:
 
 @contextmanager
 def folder_in_the_making(path: str | Path) -> Generator[Path]:
-    """A folder beside `path` that takes its name when the block ends well, and is removed when it does not."""
+    """A folder next to `path` that takes its name when the block ends well, and is removed when it does not."""
     if Path(path).suffix != ".zarr":
         raise FileError(f"{str(path)!r} does not end in .zarr, which is what results are streamed to.")
     if kind(path) is not None:
@@ -343,7 +343,7 @@ def folder_in_the_making(path: str | Path) -> Generator[Path]:
 
 
 def write_rest(dataset: xr.Dataset, store: ZarrStore) -> None:
-    """Everything but the maps, beside them, and the record of all files."""
+    """Everything except the maps, next to them, and the record of all files."""
     escaped(dataset).to_zarr(store, mode="a", zarr_format=2, consolidated=False, write_empty_chunks=True)
     store.write_record(schema.MAP)
 

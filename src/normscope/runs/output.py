@@ -82,7 +82,7 @@ def _masking(item: Experiment, plan: Plan) -> dict[str, object]:
     if not needs.corpus:
         reason = "it reads no sequences"
     elif plan.masks(needs):
-        reason = "asked for all experiments" if plan.settings.masking == "all" else "as in the paper"
+        reason = "requested for all experiments" if plan.settings.masking == "all" else "as in the paper"
     elif plan.settings.masking == "none":
         reason = "masking was switched off"
     elif needs.masked:

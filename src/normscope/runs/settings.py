@@ -53,7 +53,8 @@ class Settings(RunSettings):
     def conventions(self) -> str:
         """What is computed differently from the papers."""
         given = {"value_bias": self.value_bias != "token", "ff_baseline": self.ff_baseline != "zero"}
-        return " and ".join(f"{name}='bias'" for name, otherwise in given.items() if otherwise)
+        names = [f"{name}='bias'" for name, otherwise in given.items() if otherwise]
+        return " and ".join([*names, *(["gates='joint'"] if self.gates != "fixed" else [])])
 
     def record(self) -> dict[str, object]:
         """The settings as JSON values."""

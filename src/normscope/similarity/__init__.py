@@ -3,5 +3,5 @@
 With a forward pass frozen, an embedding is affine in the states that enter the first layer, `e = sum_k p_k + beta`, so that
 the product of two is a table of pairs of tokens, two margins and a constant. `spec` and `folder` say how a model makes an
 embedding of its last states, `plain` computes it as the model's users do, `steps` writes it as the steps of a head,
-`recording` captures a text, and `account` takes a similarity apart.
+`recording` captures a text, and `account` decomposes a similarity.
 """

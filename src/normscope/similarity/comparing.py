@@ -12,46 +12,18 @@ import xarray as xr
 from torch import Tensor
 
 from normscope.errors import CompletenessError, InputError, listing
-from normscope.families.heads import heads, is_bare
 from normscope.models.model import Model
-from normscope.options import LATE_INTERACTION, Measure, Pooling
+from normscope.options import LATE_INTERACTION, Measure
 from normscope.results.similarity_schema import Account, Matches, Text, similarity_dataset
 from normscope.similarity.account import Decomposed, Interaction, Table, shares_of, table
-from normscope.similarity.folder import folder_reading, folder_spec
-from normscope.similarity.plain import Rows, embeddings
-from normscope.similarity.recording import record
-from normscope.similarity.spec import MODES, EmbeddingSpec, named_pooling
+from normscope.similarity.encoders import Encoders
+from normscope.similarity.plain import Rows
+from normscope.similarity.recording import RecordedText, record
+from normscope.similarity.spec import EmbeddingSpec
 from normscope.similarity.texts import TextInput
 
 Tell = Callable[[int, int], None]
 """Told how many texts are done, of how many, before the next begins. It may raise, to cancel."""
-
-
-def embedding_spec(model: Model, pooling: Pooling | None) -> EmbeddingSpec:
-    """How a model makes embeddings: by the pooling requested, or as the files beside it say."""
-    if pooling is not None:
-        return named_pooling(pooling, folder_reading(model))
-    spec = folder_spec(model)
-    if spec is not None:
-        return spec
-    if is_cross_encoder(model):
-        raise InputError(
-            f"{model.name} is a classifier that reads two texts together (a cross-encoder), so that no text has an "
-            f"embedding of its own: explain its score instead, analyzer.explain((first, second)) (normscope explain FIRST "
-            f"--pair SECOND)."
-        )
-    raise InputError(
-        f"Nothing says how the states of {model.name} become an embedding: there is no modules.json of "
-        f"sentence-transformers beside it. Name a pooling (pooling=, --pooling): {listing((*MODES, LATE_INTERACTION))}."
-    )
-
-
-def is_cross_encoder(model: Model) -> bool:
-    """Whether a model classifies texts, or pairs of them, and nothing says how it makes embeddings."""
-    if is_bare(model.module) or folder_spec(model) is not None:
-        return False
-    names = [ancestor.__name__ for ancestor in type(model.module).__mro__]
-    return any(name in heads() and name.endswith("ForSequenceClassification") for name in names)
 
 
 def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) -> Measure:
@@ -72,10 +44,10 @@ def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) ->
 
 @dataclass(frozen=True)
 class Comparison:
-    """A model with the description of its embedding, and how similarities are taken apart."""
+    """A model with the description of its embedding, and how similarities are decomposed."""
 
     model: Model
-    spec: EmbeddingSpec
+    encoders: Encoders
     measure: Measure
     with_table: bool = True
     dtype: torch.dtype | None = None
@@ -84,26 +56,34 @@ class Comparison:
         self, first: TextInput, seconds: Sequence[TextInput], tell: Tell | None = None
     ) -> Iterator[xr.Dataset]:
         """The similarity of one text with each of several; what belongs to the one is computed once."""
-        facts = {
-            **self.model.facts,
-            "measure": self.measure,
-            "pooling": self.spec.pooling,
-            "embedding_source": self.spec.source,
-        }
         texts = [first, *seconds]
+        facts = self._facts(texts)
         # The value is that of plain passes; without a table, for the sake of time, that of the passes that are captured.
-        plain = embeddings(self.model, self.spec, texts) if self.with_table else None
-        recorded = record(self.model, self.spec, texts if len(texts) == 2 else [first], self.dtype)
+        plain = self.encoders.embeddings(texts) if self.with_table else None
+        recorded = self._recorded(texts if len(texts) == 2 else [first])
         decomposed = Decomposed(recorded[0])
         for place, second in enumerate(seconds):
             if tell is not None:
                 tell(place, len(seconds))
-            passage = recorded[1] if len(texts) == 2 else record(self.model, self.spec, [second], self.dtype)[0]
+            passage = recorded[1] if len(texts) == 2 else self._recorded([second])[0]
             own, other = (recorded[0].embedding, passage.embedding) if plain is None else (plain[0], plain[place + 1])
             value, matched = self._value(own, other, first, second)
             account, error = self._account(decomposed, Decomposed(passage), matched, value)
             described = (_described(first), _described(second))
             yield similarity_dataset(value, error, account, described, facts, self._matches(matched, own, other))
+
+    def _recorded(self, texts: Sequence[TextInput]) -> list[RecordedText]:
+        return self.encoders.by_encoder(texts, lambda each, some: record(each.model, each.spec, some, self.dtype))
+
+    def _facts(self, texts: Sequence[TextInput]) -> dict[str, str | int | float]:
+        specs = [self.encoders.encoder(text).spec for text in texts]
+        facts = {**self.model.facts, "family": self.encoders.family, "measure": self.measure}
+        facts["pooling"] = ", ".join(dict.fromkeys(spec.pooling for spec in specs))
+        facts["embedding_source"] = specs[0].source
+        logit = specs[0].logit
+        if logit is not None and len({text.is_image for text in texts}) == 2 and self.measure == "cosine":
+            facts |= {"logit_scale": logit[0], "logit_bias": logit[1]}
+        return facts
 
     def value(self, own: Rows, other: Rows, first: TextInput, second: TextInput) -> float:
         """The similarity of two embeddings."""
@@ -117,7 +97,7 @@ class Comparison:
             rows = torch.zeros(1, dtype=torch.long, device=first.device)
             met = Interaction(rows, rows, self._factor(first, second))
         else:
-            met = _matched(first, second, one.scored, other.scored, mean=self.spec.mean_of_matches)
+            met = _matched(first, second, one.scored, other.scored, mean=self.encoders.main.spec.mean_of_matches)
         products = first[met.first_rows].double() * second[met.second_rows].double()
         return float(products.sum()) * met.factor, met
 

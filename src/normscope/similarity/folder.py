@@ -1,4 +1,4 @@
-"""The description of an embedding from the files of sentence-transformers beside a model: `modules.json` and what it names.
+"""The description of an embedding from the files of sentence-transformers next to a model: `modules.json` and what it names.
 
 For local folders and for names on the hub. Weights of dense layers are read from safetensors alone.
 """
@@ -55,13 +55,13 @@ _MEASURES: dict[str | None, str] = {None: "cosine", "cosine": "cosine", "dot": "
 
 
 def folder_spec(model: Model) -> EmbeddingSpec | None:
-    """The description beside a model; `None` where there is no `modules.json`, or one of a model without embeddings."""
+    """The description next to a model; `None` where there is no `modules.json`, or one of a model without embeddings."""
     folder = _Folder.beside(model)
     return None if folder is None or folder.is_bare else folder.spec()
 
 
 def folder_reading(model: Model) -> Reading:
-    """How the texts of a model are read, as far as files beside it say so."""
+    """How the texts of a model are read, as far as files next to it say so."""
     folder = _Folder.beside(model)
     return Reading() if folder is None else folder.reading()
 
@@ -94,7 +94,7 @@ class _Folder:
 
     @property
     def is_bare(self) -> bool:
-        """Whether nothing comes after the transformer but what makes a score, as of a cross-encoder."""
+        """Whether nothing comes after the transformer except what makes a score, as of a cross-encoder."""
         return all(str(module.get("type", "")).endswith(("Transformer", "LogitScore")) for module in self.modules)
 
     def spec(self) -> EmbeddingSpec:

@@ -1,11 +1,12 @@
 """Embeddings as everyone computes them: a plain forward pass, then pooling, dense layers and norms on its last states.
 
-Shares nothing with the steps that similarities are taken apart by, so that it is a check of them.
+Shares nothing with the steps that similarities are decomposed by, so that it is a check of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import replace
 
 import torch
@@ -18,7 +19,7 @@ from normscope.errors import InputError, ModelError
 from normscope.inputs import Batch
 from normscope.models.model import Model
 from normscope.options import PoolingMode
-from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Pool, UnitLength
+from normscope.similarity.spec import AttentionPool, Centre, Dense, EmbeddingSpec, EmbeddingStep, Pool, UnitLength
 from normscope.similarity.texts import TextInput
 
 _SIMILAR = 0.8
@@ -30,8 +31,6 @@ Rows = Float[Tensor, "_ _"]
 
 def bare(model: Model) -> Model:
     """The model without its task head, whose states are embedded."""
-    if model.family.reads != "text":
-        raise InputError(f"{model.name} reads images, and texts are compared here.")
     if model.family.encoder is not None:
         raise InputError(
             f"{model.name} has an encoder and a decoder, and an embedding is made by one of them: load its encoder alone "
@@ -46,15 +45,14 @@ def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
     for group in _alike(texts):
         for batch in model.batches([texts[place].sequence for place in group]):
             placed = replace(batch, indices=[group[place] for place in batch.indices])
-            mask = batch.features["attention_mask"]
             for row, place in enumerate(placed.indices):
                 if (start := texts[place].unattended) is not None:
-                    mask[row, start:] = 0
+                    batch.features["attention_mask"][row, start:] = 0
             yield placed
 
 
 def _alike(texts: Sequence[TextInput]) -> list[list[int]]:
-    """The places of texts of similar lengths together, longest first."""
+    """The indices of texts of similar lengths together, longest first."""
     groups: list[list[int]] = []
     for place in sorted(range(len(texts)), key=lambda place: -len(texts[place].sequence)):
         if groups and len(texts[place].sequence) >= _SIMILAR * len(texts[groups[-1][0]].sequence):
@@ -116,6 +114,10 @@ def _after(step: EmbeddingStep, rows: Rows, text: TextInput) -> Rows:
             return functional.layer_norm(rows, rows.shape[-1:], norm.weight.to(rows), bias, norm.epsilon)
         case UnitLength():
             return functional.normalize(rows, dim=-1)
+        case AttentionPool():
+            own = next(step.module.parameters()).dtype
+            module = step.module if own == rows.dtype else deepcopy(step.module).to(rows.dtype)
+            return module(rows[None])
 
 
 def _pooled(mode: PoolingMode, rows: Float[Tensor, "token d"], tokens: range) -> Float[Tensor, " d"]:

@@ -8,9 +8,12 @@ from heapq import nlargest
 from itertools import islice
 
 from normscope.errors import InputError
+from normscope.inputs import ImageInput
 from normscope.similarity.comparing import Comparison, Tell
-from normscope.similarity.plain import embeddings
-from normscope.similarity.texts import TextInput, TextReader
+from normscope.similarity.encoders import InputReader
+from normscope.similarity.texts import TextInput
+
+TextOrImage = str | ImageInput
 
 _AT_ONCE = 512
 """Passages that are read and embedded together."""
@@ -18,7 +21,7 @@ _AT_ONCE = 512
 
 @dataclass(frozen=True)
 class Hit:
-    """A passage among the best: its place in the corpus, from 0, and how similar it is to the query."""
+    """A passage among the best: its index in the corpus, from 0, and how similar it is to the query."""
 
     place: int
     value: float
@@ -27,22 +30,22 @@ class Hit:
 
 def best_passages(
     comparison: Comparison,
-    reader: TextReader,
+    reader: InputReader,
     query: TextInput,
-    passages: Iterable[str],
+    passages: Iterable[TextOrImage],
     top: int,
     prompt: str | None = None,
     tell: Tell | None = None,
 ) -> list[Hit]:
     """The `top` passages, best first. Only these, and one batch of all others, are in memory at a time."""
-    (own,) = embeddings(comparison.model, comparison.spec, [query])
+    (own,) = comparison.encoders.embeddings([query])
     best: list[Hit] = []
     place = 0
     for texts in _chunks(passages):
         if tell is not None:
             tell(place, place + len(texts))
         read = [reader.read(text, "document" if query.task == "query" else None, prompt) for text in texts]
-        others = embeddings(comparison.model, comparison.spec, read)
+        others = comparison.encoders.embeddings(read)
         hits = [
             Hit(place + number, comparison.value(own, other, query, text), text)
             for number, (other, text) in enumerate(zip(others, read, strict=True))
@@ -54,7 +57,7 @@ def best_passages(
     return best
 
 
-def _chunks(passages: Iterable[str]) -> Iterator[Sequence[str]]:
+def _chunks(passages: Iterable[TextOrImage]) -> Iterator[Sequence[TextOrImage]]:
     remaining = iter(passages)
     while chunk := list(islice(remaining, _AT_ONCE)):
         yield chunk

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
+from jaxtyping import Float
+from torch import Tensor, nn
+
 from normscope.chain.activations import Activation
 from normscope.chain.trace import LayerNorm, Linear
 from normscope.errors import InputError, listing, unknown
@@ -49,7 +52,27 @@ class UnitLength:
     """Every row divided by its length."""
 
 
-EmbeddingStep = Pool | Dense | Centre | UnitLength
+@dataclass(frozen=True)
+class AttentionPool:
+    """One row of all tokens by an attention whose query is a vector of the model's own, and a feed-forward (SigLIP).
+
+    `module` is the whole, as the model has it; the others are what it is made of.
+    """
+
+    module: nn.Module
+    probe: Float[Tensor, "1 d"]
+    query: Linear
+    key: Linear
+    value: Linear
+    output: Linear
+    heads: int
+    norm: LayerNorm
+    first: Linear
+    activation: Activation
+    second: Linear
+
+
+EmbeddingStep = Pool | Dense | Centre | UnitLength | AttentionPool
 
 
 @dataclass(frozen=True)
@@ -65,7 +88,7 @@ class Expansion:
 
 @dataclass(frozen=True)
 class Reading:
-    """How texts are read: at most so many tokens, in lower case or not, and with which instructions before them."""
+    """How texts are read: at most this many tokens, in lower case or not, and with which instructions before them."""
 
     longest: int | None = None
     lower_case: bool = False
@@ -74,6 +97,10 @@ class Reading:
     query_length: int | None = None
     document_length: int | None = None
     expansion: Expansion | None = None
+    filled: Expansion | None = None
+    """What every text is filled up with, whatever its task."""
+    end: int | Literal["highest"] | None = None
+    """The token whose first occurrence is embedded (or that of the highest id), which has to be the last of a text."""
 
 
 @dataclass(frozen=True)
@@ -86,21 +113,24 @@ class EmbeddingSpec:
     steps: tuple[EmbeddingStep, ...]
     source: str
     measure: str = "cosine"
-    """What the model's files compare embeddings by: a `Measure`, or something that cannot be taken apart."""
+    """What the model's files compare embeddings by: a `Measure`, or something that cannot be decomposed."""
     reading: Reading = Reading()
     skipped: tuple[str, ...] = ()
     mean_of_matches: bool = False
     """Whether late interaction divides the sum of the matches by their number."""
+    logit: tuple[float, float] | None = None
+    """What the model itself multiplies a cosine by and adds to it, for its logit."""
 
     @property
     def is_late(self) -> bool:
         """Whether every token keeps a vector of its own."""
-        return not any(isinstance(step, Pool) for step in self.steps)
+        return not any(isinstance(step, Pool | AttentionPool) for step in self.steps)
 
     @property
     def pooling(self) -> str:
         """The pooling by name, for facts and messages."""
         modes = [mode for step in self.steps if isinstance(step, Pool) for mode in step.modes]
+        modes += ["attention" for step in self.steps if isinstance(step, AttentionPool)]
         return "+".join(modes) or LATE_INTERACTION
 
 

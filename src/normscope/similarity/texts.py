@@ -1,12 +1,13 @@
-"""Texts as an embedding model reads them: prompts before them, lower case, the longest input, queries filled up."""
+"""Texts and images as an embedding model reads them: prompts, lower case, the longest input, texts filled up, patches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, cast
 
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, Reading, TokenSequence, read_inputs
+from normscope.inputs import NO_WORD, Reading, TokenSequence, read_images, read_inputs
 from normscope.models.model import Model
 from normscope.similarity.spec import EmbeddingSpec, Expansion, Task, prompt_of
 
@@ -29,9 +30,23 @@ class TextInput:
     scored: tuple[bool, ...] = ()
 
     @property
+    def is_image(self) -> bool:
+        """Whether it is an image, and its tokens are patches."""
+        return self.sequence.signal is not None
+
+    @property
     def is_prompt(self) -> list[bool]:
         """Which tokens belong to the prompt."""
         return [place < self.prompt_length and not special for place, special in enumerate(self.sequence.special)]
+
+
+def read_image(model: Model, image: Any, prompt: str | None = None) -> TextInput:
+    """One image, named by its file if it is one."""
+    if prompt:
+        raise InputError(f"An image has no instruction before it (prompt {prompt!r:.60}).")
+    (sequence, *_), _ = read_images(image, model.module, model.processor)
+    name = Path(image).name if isinstance(image, str | Path) else "image"
+    return TextInput(name, "", None, sequence)
 
 
 class TextReader:
@@ -51,15 +66,28 @@ class TextReader:
         prompt = prompt_of(reading, task, prompt, self.model.name)
         whole = prompt + text
         whole = whole.lower() if reading.lower_case else whole
-        expansion = reading.expansion if task == "query" else None
+        expansion = reading.filled or (reading.expansion if task == "query" else None)
         sequence = self._tokens(whole, self._longest(task, expansion))
         length = self._prompt_length(prompt)
         if len(sequence) <= length or all(sequence.special[length:]):
             raise InputError(f"Nothing is left of the text {text!r:.60} behind its prompt {prompt!r:.60}.")
+        self._check_end(text, sequence)
         read = TextInput(text, prompt, task, sequence, length)
         if expansion is not None:
             read = self._expanded(read, expansion)
         return replace(read, scored=self._scored(read)) if self.spec.is_late else read
+
+    def _check_end(self, text: str, sequence: TokenSequence) -> None:
+        """Raise if the token that a model embeds is not the last of the text."""
+        end, ids = self.spec.reading.end, sequence.features["input_ids"]
+        if end is None:
+            return
+        embedded = max(ids) if end == "highest" else end
+        if embedded not in ids or ids.index(embedded) != len(ids) - 1:
+            raise InputError(
+                f"{self.model.name} embeds the first end token of a text, and that is not the last token of {text!r:.60}. "
+                f"Leave end tokens out of the text, or load the tokenizer of this model."
+            )
 
     def _tokens(self, text: str, longest: int | None) -> TokenSequence:
         (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, Reading(truncate=self.truncate))

@@ -20,6 +20,7 @@ from normscope.chain.trace import Attention, CrossAttention, LayerNorm, LayerTra
 from normscope.decompose import LayerResult, decompose, mixing_ratios
 from normscope.families import family_of
 from normscope.families.heads import Head, head_of
+from normscope.families.refused import check_whole
 from normscope.families.spec import Family, Stack
 from normscope.pullback import pull_back_head, values_of
 from normscope.scopes import scopes_of
@@ -78,7 +79,7 @@ def assert_family(
     2. Oracle: every map and mixing ratio agrees with a float64 decomposition that materialises all vectors.
     3. Cheap route: mixing ratios without maps are the same.
     4. Below attention: values, and what a parallel feed-forward reads, recomputed from the block's input are those seen.
-    5. Between blocks: every block reads what the one before it gives out, unless the family names a module in between.
+    5. Between blocks: every block reads what the one before it outputs, unless the family names a module in between.
     6. Plain pass: the captured forward pass computes what the model computes by itself, with and without padding.
     7. Padding: a padded sequence of a batch gives what it gives alone.
     8. Model restored: hooks, training flags, attention implementation and outputs are as before.
@@ -112,6 +113,7 @@ def check_family(
 ) -> Figures:
     """`assert_family`, with the largest errors that it found."""
     figures = Figures()
+    check_whole(type(model).__name__)
     family = family_in(model, family)
     inputs = dict(random_inputs(family, model) if inputs is None else inputs)
     before = state_of(model)
@@ -204,7 +206,7 @@ def _assert_plain(trace: LayerTrace, own: Tensor, tolerance: float, place: str) 
 
 
 class _Chained:
-    """Whether every block reads what the one before it gave out."""
+    """Whether every block reads what the one before it output."""
 
     def __init__(self, model: PreTrainedModel, stacks: Mapping[str, Stack], tolerance: float) -> None:
         self.between = {name: module_between(model, stack) for name, stack in stacks.items()}
@@ -255,7 +257,7 @@ def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> 
             assert_close(values, step.values, tolerance, what)
         elif isinstance(step, OwnFeedForward):
             steps = () if step.norm is None else (step.norm,)
-            what = f"what the feed-forward beside the attention reads in {place}"
+            what = f"what the feed-forward parallel to the attention reads in {place}"
             assert_close(_after(steps, trace.hidden), step.hidden, tolerance, what)
 
 
@@ -332,7 +334,8 @@ def assert_head(
     if inputs is None or lengths is None:
         inputs, lengths = unpadded(*head_inputs(family, head, model), head)
     cached = {"use_cache": False} if family.stack.causal or head.task == "causal-lm" else {}
-    before, plain = state_of(model), _forward_logits(model, head, {**inputs, **cached})
+    plain = _forward_logits(model, head, {**inputs, **cached})
+    before = state_of(model)  # some classes of transformers hook themselves when they first run
     traces = capture_head(model, family, {**inputs, **cached}, lengths, dtype=model.dtype)
     assert_same(before, state_of(model), "the model after the analysis")
     for one, other in zip(plain, _forward_logits(model, head, {**inputs, **cached}), strict=True):

@@ -65,7 +65,7 @@ def _asked(model: PreTrainedModel) -> dict[str, Any]:
     match head_of(model).task:
         case "seq2seq-lm":
             return {"target": _DECODED}
-        case "masked-lm" | "token-classification" | "replaced-token":
+        case "masked-lm" | "token-classification" | "replaced-token" | "ctc":
             return {"at": _POSITION}
         case _:
             return {}
@@ -75,7 +75,7 @@ def _inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
     head = head_of(model)
     inputs, _ = head_inputs(family, head, model)
     first = {name: tensor[0] if head.task == "multiple-choice" else tensor for name, tensor in inputs.items()}
-    return {name: first[name][:1] for name in ("input_ids", "pixel_values") if name in first}
+    return {name: tensor[:1] for name, tensor in first.items() if name in ("input_ids", model.main_input_name)}
 
 
 def _check_sum(

@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from normscope.capture import family_in
 from normscope.families.heads import Head
 from normscope.families.heads.spec import EndToken, LastPosition, MeanOfPositions
 from normscope.families.spec import Family, Stack, image_config
+from normscope.inputs.audio import argument, noise, read_audio
+from normscope.inputs.images import read_images
 
 _LONG, _SHORT = 9, 6
 _TARGET_LONG, _TARGET_SHORT = 7, 5
@@ -27,12 +30,15 @@ def options_of(family: Family) -> dict[str, object]:
 
 
 def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
-    """What to call a bare model with: random tokens, or random pixels."""
+    """What to call a bare model with: random tokens, pixels, or samples of a sound."""
     generator = torch.Generator().manual_seed(0)
     if family.reads == "image":
         config = image_config(model.config)
         height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
         return {"pixel_values": torch.randn(2, config.num_channels, height, width, generator=generator)}
+
+    if family.reads == "audio" and family.encoder is None:
+        return {argument(model): noise(model, 2, generator)}
 
     def ids(long: int, short: int, prefix: str) -> dict[str, Tensor]:
         mask = torch.ones(2, long, dtype=torch.long)
@@ -41,6 +47,8 @@ def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
         numbers = torch.randint(3, model.config.get_text_config().vocab_size, (2, long), generator=generator)
         return {f"{prefix}input_ids": numbers, f"{prefix}attention_mask": mask}
 
+    if family.reads == "audio":
+        return {argument(model): noise(model, 2, generator), **ids(_TARGET_LONG, _TARGET_SHORT, "decoder_")}
     inputs = ids(_LONG, _SHORT, "")
     pad = getattr(model.config.get_text_config(), "pad_token_id", None)
     inputs["input_ids"][inputs["attention_mask"] == 0] = 0 if pad is None else pad
@@ -49,23 +57,31 @@ def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
 
 def lengths_of(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> dict[str, list[int]]:
     """How long the sequences of each stack are."""
-    if family.reads == "image":
-        from normscope.inputs import read_images  # noqa: PLC0415  (images are not always needed)
-
-        sequences, _ = read_images([{"pixel_values": pixels} for pixels in inputs["pixel_values"]], model, None)
-        return {"stack": [len(sequence) for sequence in sequences]}
-    source = inputs["attention_mask"].sum(-1).tolist()
+    source = _source_lengths(family, inputs, model)
     if family.encoder is None:
         return {"stack": source}
     return {"encoder": source, "stack": inputs["decoder_attention_mask"].sum(-1).tolist()}
 
 
+def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> list[int]:
+    if family.reads == "text":
+        return inputs["attention_mask"].sum(-1).tolist()
+    name = str(model.main_input_name)
+    items = [{name: signal} for signal in inputs[name]]
+    sequences, _ = (read_images if family.reads == "image" else read_audio)(items, model, None)
+    return [len(sequence) for sequence in sequences]
+
+
 def head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dict[str, Tensor], list[int]]:
     """What to call a model and its head with, and the lengths of the sequences that the head's stack sees."""
     inputs = random_inputs(family, model)
-    if family.reads == "image":
+    if family.reads != "text":
+        family = family_in(model, family)
         lengths = lengths_of(family, inputs, model)["stack"]
-        return {name: tensor.to(model.dtype) for name, tensor in inputs.items()}, lengths
+        kept = {name: tensor for name, tensor in inputs.items() if family.encoder is not None or "decoder" not in name}
+        return {
+            name: tensor.to(model.dtype) if tensor.is_floating_point() else tensor for name, tensor in kept.items()
+        }, lengths
     if any(isinstance(part, EndToken) for part in head.parts):
         end, last = model.config.eos_token_id, inputs["attention_mask"].sum(-1, keepdim=True) - 1
         inputs["input_ids"][inputs["input_ids"] == end] = end + 1

@@ -72,12 +72,15 @@ class OracleResult:
         return others / (others + self.own.norm(dim=-1))
 
 
-def oracle(trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "zero") -> dict[str, OracleResult]:
-    """The decomposition at every scope of a trace, but those of the attention weights.
+def oracle(
+    trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "zero", gates: str = "fixed"
+) -> dict[str, OracleResult]:
+    """The decomposition at every scope of a trace, except those of the attention weights.
 
     Its `parts` are `[query, key, d]`, its `bias` `[query, d]`, in float64: for a few dozen tokens, to see or to doubt.
     The value projection's bias counts with the `"token"` or with the `"bias"`; the integrated gradients of a feed-forward
-    start from `"zero"` or from the `"bias"`.
+    start from `"zero"` or from the `"bias"`. Gates of attention are `"fixed"`, or their share in what they let through
+    counts with the query's own token (`"joint"`).
 
     Examples:
         >>> import normscope as ns
@@ -91,13 +94,16 @@ def oracle(trace: LayerTrace, *, value_bias: str = "token", ff_baseline: str = "
     for step in trace.steps:
         match step:
             case Fork():
-                bypasses.append(current)
+                bypasses.append(_around(step, current))
                 continue
             case Scale():
-                current = replace(current, parts=current.parts * step.factor, bias=current.bias * step.factor)
-                continue
+                current = _scaled(step, current)
+                if not step.name:
+                    continue
             case Attention():
                 current = _attend(step, trace, bias_apart=value_bias == "bias")
+                if gates == "joint" and step.gating is not None:
+                    current = _with_joint_gates(step, trace, current, bias_apart=value_bias == "bias")
             case Residual():
                 current = _add(current, bypasses.pop())
             case Normalise():
@@ -157,7 +163,7 @@ def _over_all_keys(
 def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> OracleResult:
     """ATTN, CROSS: `part[i, j] = sum_h a[h, i, j] * values[h, j] @ output[h]`; the parts before it are gone.
 
-    What the heads give out is gated and normalised before the output matrix, every part by itself: gates are constants, as
+    What the heads output is gated and normalised before the output matrix, every part by itself: gates are constants, as
     the weights are, and deviations those of the sum of all parts.
     """
     weights, values, output = attention.weights.double(), attention.values.double(), attention.output.double()
@@ -174,6 +180,26 @@ def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> Ora
         bias += attention.bias.double()
     parts = torch.einsum("qkhe,hed->qkd", parts * factors[:, None], output)
     return OracleResult(_over_all_keys(attention, parts, trace), bias, _visible(attention, trace), trace.queries)
+
+
+def _with_joint_gates(
+    attention: Attention, trace: LayerTrace, gated: OracleResult, *, bias_apart: bool
+) -> OracleResult:
+    """The gate `g(z)` times what it lets through, both on the way from zero: what it lets through takes the mean of `g`
+    on the way, and the rest is the gate's, of the query's own token."""
+    gating = attention.gating
+    assert gating is not None
+    value, _, _ = path_integrals(gating.activation.function, gating.entering.double())
+    full = gating.activation.function(gating.entering.double())
+    gates = torch.ones_like(full) if attention.gates is None else attention.gates.double()
+    deviations = None if attention.norm is None else attention.norm.deviations  # those of the model's own state
+    norm = 1.0 if deviations is None else deviations.double()
+    by_channel = (gates * value / full / norm).expand(-1, -1, attention.output.shape[1])
+    taken = _attend(replace(attention, gates=by_channel, norm=None), trace, bias_apart=bias_apart)
+    rest = gated.state - taken.state
+    parts = taken.parts.clone()
+    parts[torch.arange(len(trace.queries)), trace.queries] += rest
+    return replace(taken, parts=parts)
 
 
 def _by_tap(attention: Attention, of_heads: Float[Tensor, "tap_head row width"]) -> Float[Tensor, "tap head row width"]:
@@ -195,13 +221,25 @@ def _channel_factors(
     return factors
 
 
+def _around(fork: Fork, current: OracleResult) -> OracleResult:
+    """What goes around a branch, after the norms and scales on its way."""
+    for step in fork.around:
+        current = _scaled(step, current) if isinstance(step, Scale) else _normalise(step.norm, current)
+    return current
+
+
+def _scaled(step: Scale, current: OracleResult) -> OracleResult:
+    factor = step.factor.double() if isinstance(step.factor, Tensor) else step.factor
+    return replace(current, parts=current.parts * factor, bias=current.bias * factor)
+
+
 def _add(one: OracleResult, other: OracleResult) -> OracleResult:
     """RES: the whole decomposition that went around."""
     return OracleResult(one.parts + other.parts, one.bias + other.bias, one.present | other.present, one.queries)
 
 
 def _normalise(norm: Norm, current: OracleResult) -> OracleResult:
-    """LN: every vector by itself, but for the deviation, which is that of the state."""
+    """LN: every vector by itself, except for the deviation, which is that of the state."""
     state, gamma = current.state, norm.weight.double()
     match norm:
         case LayerNorm():

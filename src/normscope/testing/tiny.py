@@ -77,6 +77,9 @@ TINY: dict[str, Any] = {name: int(size) for size, names in _SAME.items() for nam
 _LATENT = {"num_key_value_heads": 4}
 """Values from a latent state are there for every head."""
 _MAMBA = {"mamba_n_heads": 8, "mamba_d_head": 8}
+_TWO_KINDS = {"layer_types": ["linear_attention", "full_attention"]}
+"""A layer of each kind, which a default configuration has in a stack of more than two layers only."""
+_DELTA_RULE = {**_TWO_KINDS, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
@@ -84,8 +87,14 @@ _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rota
 """Sections of positions that rotate all of a head."""
 
 SPECIAL: dict[str, dict[str, Any]] = {
-    "axk1": _LATENT,
-    "bamba": _MAMBA,
+    "audio-spectrogram-transformer": {
+        **{"max_length": 24, "num_mel_bins": 12},
+        **{"time_stride": 4, "frequency_stride": 4},
+    },
+    "axk1": {**_LATENT, "head_dim": 4},
+    "axk2": {**_LATENT, "head_dim": 4},
+    "bailing_hybrid": {**_LATENT, **_TWO_KINDS, "mlp_layer_types": ["sparse", "dense"]},
+    "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
     "dbrx": {
@@ -99,14 +108,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "emu3_vqgan": {"base_channels": 32, "channel_multiplier": [1, 1], "num_res_blocks": 1, "codebook_size": 16},
     "esmc": {"num_key_value_heads": 4},
     "falcon_h1": {**_MAMBA, "mamba_d_ssm": 64},
+    "gemma4_text": {"hidden_size_per_layer_input": 0},
     "glm4_moe_lite": _LATENT,
     **dict.fromkeys(("glm4v_text", "glm4v_moe_text", "glm_image_text", "glm_ocr_text"), _WHOLE_HEAD),
     "glm_moe_dsa": _LATENT,
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 4},
-    "granitemoehybrid": _MAMBA,
+    "granitemoehybrid": {**_MAMBA, **_TWO_KINDS},
     "hunyuan_vl_text": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1, 1]}
     },
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
+    "kimi_linear": {**_LATENT, **_TWO_KINDS, "linear_num_heads": 4, "linear_head_dim": 8},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "luke": {"entity_vocab_size": 16, "entity_emb_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2},
     "minicpm3": _LATENT,
@@ -114,15 +127,18 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "neomme": {"head_dim": 16},
     "rembert": {"output_embedding_size": 16, "input_embedding_size": 16},
     "plbart": {"decoder_start_token_id": 1},
+    **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), _DELTA_RULE),
     "qwen2_vl_text": _SECTIONS,
     "qwen2_5_vl_text": _SECTIONS,
+    "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
+    "xmod": {"default_language": "en_XX"},
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},
 }
-"""What a type needs beside the sizes."""
+"""What a type needs in addition to the sizes."""
 
 
 def shrunk(model_type: str, **changes: Any) -> PreTrainedConfig:

@@ -14,7 +14,7 @@ WEIGHTS = (0.4, 0.3, 0.1, 0.1, 0.05)
 
 
 def value(removed: Sequence[frozenset[int]]) -> np.ndarray:
-    """Five tokens that each bring a fixed share, beside 0.05 that is always left."""
+    """Five tokens that each bring a fixed share, next to 0.05 that is always left."""
     return np.array([1.0 - sum(WEIGHTS[place] for place in places) for places in removed])
 
 

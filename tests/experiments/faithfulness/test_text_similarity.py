@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 from scipy import stats
 
 import normscope as ns
@@ -19,8 +20,18 @@ from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.corpora.record import TextPair
 from normscope.errors import InputError
 from normscope.experiments import experiment
+from normscope.experiments.faithfulness.cosine_gradients import integrated_gradients
 from normscope.experiments.faithfulness.text_similarity import agreement, links_found, losses_of
-from normscope.experiments.faithfulness.word_table import WordTable, kinds_of, parts_of, sizes_of, word_table
+from normscope.experiments.faithfulness.word_table import (
+    CLASSES,
+    WordTable,
+    class_of,
+    classes_of,
+    kinds_of,
+    parts_of,
+    sizes_of,
+    word_table,
+)
 from normscope.runs import run
 from normscope.runs.spool import from_json, to_json
 
@@ -104,6 +115,40 @@ def test_a_loss_is_what_the_similarity_loses_without_the_word(analyzer: ns.Analy
     assert found["table and margin"] == pytest.approx(np.mean(expected))
     assert losses_of(analyzer, ["It", "rains"], SECOND, "cosine", None).size == 0
     assert agreement(table, (np.zeros(0), np.zeros(0))) == {}
+
+
+def test_integrated_gradients_add_up_to_what_the_cosine_gains_from_zero(analyzer: ns.Analyzer) -> None:
+    found = integrated_gradients(analyzer, (FIRST, SECOND), "cosine", None)
+    words = analyzer.model.get_input_embeddings()
+    for own, text, other in ((found[0], FIRST, SECOND), (found[1], SECOND, FIRST)):
+        encoded = analyzer.tokenizer(text, return_tensors="pt")
+        zeros = torch.zeros_like(words(encoded["input_ids"]))
+        with torch.no_grad():
+            states = analyzer.model(inputs_embeds=zeros, attention_mask=encoded["attention_mask"]).last_hidden_state
+        start = states[0].mean(0)
+        fixed = torch.from_numpy(analyzer.embed(other))
+        gained = analyzer.similarity(text, other, table=False).value - float(
+            torch.nn.functional.cosine_similarity(start, fixed, dim=0)
+        )
+        assert own.shape == (encoded["input_ids"].shape[1],)
+        assert own.sum() == pytest.approx(gained, abs=0.02)  # the error of 50 steps
+    whole = word_table(analyzer, TextPair(FIRST, SECOND), None, gradients=True)
+    assert whole.gradients is not None
+    assert whole.gradients[0][4] == pytest.approx(found[0][5:7].sum())  # guitar and its full stop
+    assert "integrated gradients" in agreement(whole, (np.arange(5.0), np.zeros(0)))
+
+
+def test_cells_are_summed_by_classes_of_words(table: WordTable) -> None:
+    assert [class_of(word) for word in ("The", "with", "3.", "--", "Guitar,", "not")] == [
+        *("determiners", "prepositions", "numbers", "punctuation", "content words", "conjunctions"),
+    ]
+    rows = {(first, second): (value, count) for first, second, value, count in classes_of(table)}
+    assert {name for pair in rows for name in pair} <= set(CLASSES)
+    assert sum(value for value, _ in rows.values()) == pytest.approx(table.cells.sum())
+    assert sum(count for _, count in rows.values()) == table.cells.size
+    # "A man plays a guitar." and "Someone strums the guitar unbelievably"
+    value, count = rows["determiners", "determiners"]
+    assert count == 2 and value == pytest.approx(table.cells[0, 2] + table.cells[3, 2])
 
 
 def made_table() -> WordTable:

@@ -6,7 +6,7 @@ import * as format from "../../model/format";
 import { Panel } from "../panel";
 import { type Actions, Pieces } from "./pieces";
 
-/** Up to so many sources, all are open at first; of more, those with the largest items. */
+/** Up to this many sources, all are open at first; of more, those with the largest items. */
 const MOST_OPEN = 8;
 
 export class AnswerContext extends Panel<AnswerView> {

@@ -9,7 +9,7 @@ import { barLine } from "../bar";
 import { Panel } from "../panel";
 import type { Actions } from "./pieces";
 
-/** Items in the list, unless all are asked for. */
+/** Items in the list, unless all are requested. */
 export const MOST_RANKED = 12;
 const LONGEST = 90;
 

@@ -39,6 +39,7 @@ export class Total extends Panel<FlowView> {
     this.title.replaceChildren("Sum of the contributions to ", bdi(cut(phrase(target.name), 40), { class: "token" }));
     this.sum.replaceChildren(
       ...parts.flatMap(([name, values]) => line(name, total(values), "")),
+      ...(target.routed === undefined ? [] : line("routing (where it looked)", target.routed, "")),
       ...(explanation.estimate || target.bias === null ? [] : line("biases", target.bias, "")),
       ...line(explanation.estimate ? "the state" : "the model\u2019s value", target.value, "result"),
     );

@@ -1,12 +1,21 @@
 /** Both texts, one above the other, with ribbons between their tokens; a token under the pointer shows its partners. */
 import { inkOn } from "../../draw/colour";
 import { bdi, h, s } from "../../draw/dom";
-import { largest, signs, tint } from "../../draw/flowview";
+import { signs, tint } from "../../draw/flowview";
 import { svgOf } from "../../draw/marks";
-import { chipText, type RibbonLayout, ribbonLayout, ribbonMarks } from "../../draw/ribbons";
+import { chipText, imageMarks, type RibbonLayout, ribbonLayout, ribbonMarks } from "../../draw/ribbons";
 import { belongs, type Focus, type SimilarityView } from "../../draw/similarityview";
 import * as format from "../../model/format";
-import { type Account, otherSide, type Pair, partnersOf, SIDES, type SideName } from "../../model/similarity";
+import {
+  type Account,
+  hasImage,
+  largestOf,
+  otherSide,
+  type Pair,
+  partnersOf,
+  SIDES,
+  type SideName,
+} from "../../model/similarity";
 import { shortLabel } from "../../model/tokens";
 import { Panel } from "../panel";
 
@@ -19,10 +28,11 @@ export interface Actions {
 const MOST_PARTNERS = 12;
 /** How many partners are read out. */
 const MOST_NAMED = 3;
-const NAMES: Record<SideName, string> = { first: "First text", second: "Second text" };
+const NAMES: Record<SideName, string> = { first: "First", second: "Second" };
 
 export class SimilarTexts extends Panel<SimilarityView> {
   readonly element: HTMLElement;
+  private readonly images = s("svg", { class: "images", "aria-hidden": "true" });
   private readonly bands = s("svg", { class: "bands", "aria-hidden": "true" });
   private readonly boxes: Record<SideName, HTMLElement>;
   private buttons: Record<SideName, HTMLButtonElement[]> = { first: [], second: [] };
@@ -35,7 +45,7 @@ export class SimilarTexts extends Panel<SimilarityView> {
     super();
     const box = (side: SideName): HTMLElement => h("div", { role: "group", "aria-label": NAMES[side], class: side });
     this.boxes = { first: box("first"), second: box("second") };
-    this.element = h("div", { class: "similar-texts" }, this.bands, this.boxes.first, this.boxes.second);
+    this.element = h("div", { class: "similar-texts" }, this.images, this.bands, this.boxes.first, this.boxes.second);
     this.lifetime.observeSize(this.element, () => {
       if (this.element.clientWidth !== this.at?.width) this.draw();
     });
@@ -64,13 +74,14 @@ export class SimilarTexts extends Panel<SimilarityView> {
   private build(account: Account): void {
     this.built = account;
     for (const side of SIDES) {
-      const { units, shares, prompt, joined } = account.lines[side];
+      const { units, shares, prompt, joined, patches } = account.lines[side];
       this.buttons[side] = units.texts.map((text, unit) => {
         const classes = [
           "chip",
           units.special[unit] && "special",
           prompt[unit] && "prompt",
           joined[unit] && "joined",
+          patches?.[unit] && "patch",
         ].filter(Boolean);
         const button = h(
           "button",
@@ -86,7 +97,7 @@ export class SimilarTexts extends Panel<SimilarityView> {
             focus: () => this.focused(side, unit),
             blur: () => this.actions.hover(null),
           },
-          bdi(chipText(text)),
+          patches?.[unit] ? "" : bdi(chipText(text)),
         );
         return button;
       });
@@ -107,7 +118,10 @@ export class SimilarTexts extends Panel<SimilarityView> {
       });
     }
     this.element.style.height = `${height}px`;
-    for (const [name, length] of Object.entries({ width, height })) this.bands.setAttribute(name, String(length));
+    for (const [name, length] of Object.entries({ width, height })) {
+      for (const drawing of [this.images, this.bands]) drawing.setAttribute(name, String(length));
+    }
+    this.images.replaceChildren(...svgOf(imageMarks(this.at, view.account)));
     this.paint();
   }
 
@@ -116,7 +130,9 @@ export class SimilarTexts extends Panel<SimilarityView> {
     const { view, at } = this;
     if (!view || !at) return;
     const focus = this.pointed ?? view.selected;
-    const pairs = focus ? withPartners(view, focus) : view.pairs;
+    // Over an image, ribbons would hide what they are about: only those of a token in focus are drawn.
+    const shown = hasImage(view.account) ? { ...view, pairs: [] } : view;
+    const pairs = focus ? withPartners(shown, focus) : shown.pairs;
     const style = { dark: view.dark, focus: focus && belongs(focus) };
     this.bands.replaceChildren(...svgOf(ribbonMarks(at, view.account, pairs, style)));
     for (const side of SIDES) this.tintLine(view, side, focus);
@@ -129,7 +145,8 @@ export class SimilarTexts extends Panel<SimilarityView> {
     const alone = focus !== null && focus[side] === undefined;
     const isTinted = account.table !== null && partner !== undefined && alone;
     const values = isTinted ? partnersOf(account.table!, otherSide(side), partner) : account.lines[side].shares;
-    const colours = isTinted ? signs(largest(values), dark) : view.colours;
+    const line = account.lines[side];
+    const colours = isTinted || line.patches ? signs(largestOf(line, values), dark) : view.colours;
     this.buttons[side].forEach((button, unit) => {
       const background = tint(values[unit]!, colours);
       const isDim = focus?.[side] !== undefined && focus[side] !== unit;

@@ -100,7 +100,7 @@ class ApproximateExpansion:
 
     @cached_property
     def sizes(self) -> list[Float[Tensor, " f"]]:
-        """For each branch, how much goes through every neuron: what it takes in from sampled parts x what it gives out."""
+        """For each branch, how much goes through every neuron: its input from sampled parts x its output."""
         squares = [hidden.square().mean((0, 1)) for hidden in self._sampled_hidden(0, [1.0] * len(self.slopes))]
         return [each.sqrt() * self.network.output.weight.norm(dim=0) for each in squares]
 
@@ -126,7 +126,7 @@ class ApproximateExpansion:
 
     @cached_property
     def chosen(self) -> Int[Tensor, "query chosen"] | None:
-        """The neurons of every query that matter most: slope difference x what they take in x what they give out."""
+        """The neurons of every query that matter most: slope difference x input x output."""
         if self.main is None:
             return None
         squares = sum((slope * size).square() for slope, size in zip(self.slopes, self.sizes, strict=True))
@@ -303,7 +303,9 @@ class Approximate(Carrier):
             vectors=self.vectors, scale=self.scale,
         )  # fmt: skip
 
-    def scaled(self, factor: float) -> Approximate:
+    def scaled(self, factor: float | Tensor) -> Approximate:
+        if isinstance(factor, Tensor):
+            raise UnsupportedArchitectureError("Maps are not approximated where a branch is multiplied by a vector.")
         return self._times(self.sums.scaled(factor), self.stage, self.vectors, torch.full_like(self.scale, factor))
 
     def normalise(self, norm: Norm, deviation: Float[Tensor, " query"]) -> Approximate:

@@ -1,6 +1,6 @@
 """Slopes that queries share: those of a query are nearly a sum of a few patterns, and matrices are folded once for each.
 
-Tokens of a text switch neurons on together, which is why few patterns are enough; how near they come is measured elsewhere.
+Tokens of a text switch neurons on together, which is why few patterns are enough; how close they come is measured elsewhere.
 """
 
 from __future__ import annotations

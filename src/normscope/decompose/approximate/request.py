@@ -16,7 +16,7 @@ THIN = 2.0
 """By how much an operation of a thin product costs more than one of a large product."""
 
 PASSED = 12.0
-"""What a number that is written and read again costs beside a multiplication of a large product."""
+"""What a number that is written and read again costs relative to a multiplication of a large product."""
 
 PICKED = 250.0
 """What a number costs that is picked for one query alone."""
@@ -72,7 +72,7 @@ class Approximation:
         return "sketch" if self.neurons == 1 else "both"
 
     def selected(self, neurons: int) -> int:
-        """How many of so many neurons keep their own slopes."""
+        """How many of the neurons keep their own slopes."""
         return max(1, min(neurons, round(self.neurons * neurons)))
 
     @property

@@ -173,7 +173,7 @@ class Whole(Projection):
 
 
 def views_of(vectors: Float[Tensor, "... d"], norms: Sequence[Norm]) -> list[Float[Tensor, "... d"]]:
-    """Vectors before and after each of some norms, but for its deviation."""
+    """Vectors before and after each of some norms, except for its deviation."""
     views = [vectors]
     for norm in norms:
         views.append(scale_(norm, views[-1].clone()))
@@ -240,7 +240,7 @@ class Sketch(Projection):
 
     @staticmethod
     def of(matrix: Float[Tensor, "f d"], norms: tuple[Norm, ...], directions: Directions) -> Sketch:
-        """From what every neuron gives out (`matrix`), which is seen after some of the `norms`."""
+        """From what every neuron outputs (`matrix`), which is seen after some of the `norms`."""
         return Sketch(directions, norms, matrix @ directions.pulled_back(norms, 0))
 
     @property

@@ -74,7 +74,7 @@ class Deletion(declared.Deletion, MethodTrial):
         "sequences": "number of texts",
         "reference": "the method that is subtracted",
         "difference": "mean difference, method minus reference, on the same texts",
-        "sequence": "place of the text in the corpus, from 0",
+        "sequence": "index of the text in the corpus, from 0",
         "value": "the measure of one text",
         "order": "most or least important first",
         "share": "share of the tokens taken away",

@@ -79,7 +79,7 @@ class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
         "published": "the paper's value, where model and sets are the paper's (a note says why not)",
         "reference": "the method that is subtracted",
         "difference": "mean difference, method minus reference, on the same rows",
-        "sequence": "place of the row in the corpus, from 0",
+        "sequence": "index of the row in the corpus, from 0",
         "value": "the measure of one row",
     }
     captions: ClassVar[dict[str, str]] = {

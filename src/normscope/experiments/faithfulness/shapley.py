@@ -47,7 +47,7 @@ class Shapley(declared.Shapley, Trial):
         "high": "its upper end",
         "sequences": "number of texts",
         "exact_share": "share of the queries whose coalitions were all counted",
-        "sequence": "place of the text in the corpus, from 0",
+        "sequence": "index of the text in the corpus, from 0",
         "query": "position of the query, from 0",
         "query_token": "its token",
         "key": "position of the key, from 0",

@@ -23,7 +23,7 @@ _TOKENS_AT_ONCE = 2048
 
 @dataclass(frozen=True)
 class Component:
-    """A component of a block: the place of its step, how it is called, and the head (from 1), if it is one."""
+    """A component of a block: the index of its step, how it is called, and the head (from 1), if it is one."""
 
     place: int
     name: str
@@ -105,7 +105,7 @@ def _run(
 
 
 def _replacing(layer: int, outputs: Tensor, last: list[Tensor]) -> Callable[..., Any]:
-    """Counts the blocks as they are run, since a block may be run more than once, and notes what each gives out."""
+    """Counts the blocks as they are run, since a block may be run more than once, and notes what each outputs."""
     count = 0
 
     def hook(_: nn.Module, __: tuple[object, ...], output: Any) -> Any:

@@ -24,11 +24,22 @@ from normscope.errors import InputError
 from normscope.experiments import declared, statistics, tables
 from normscope.experiments.base import ModelFacts, Needs, Outcome, RunFacts
 from normscope.experiments.faithfulness.base import CONFIDENCE, RESAMPLES, Trial
-from normscope.experiments.faithfulness.word_table import LARGEST, PARTS, WordTable, parts_of, sizes_of, word_table
+from normscope.experiments.faithfulness.cosine_gradients import STEPS
+from normscope.experiments.faithfulness.word_table import (
+    CLASSES,
+    LARGEST,
+    PARTS,
+    WordTable,
+    classes_of,
+    parts_of,
+    sizes_of,
+    word_table,
+)
 from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.tables import Row
-from normscope.similarity.comparing import checked_measure, embedding_spec
+from normscope.similarity.comparing import checked_measure
+from normscope.similarity.encoders import embedding_spec
 from normscope.similarity.plain import bare
 
 if TYPE_CHECKING:
@@ -38,6 +49,7 @@ _FEWEST = 3
 """Words of a text whose ranks are compared."""
 
 _SHARE, _CELLS, _STATES, _CHANCE = "table and margin", "table", "last states", "chance"
+_GRADIENTS = "integrated gradients"
 
 
 @dataclass(frozen=True)
@@ -48,9 +60,14 @@ class TextSimilarity(declared.TextSimilarity, Trial):
         "English function word, other words; margins; constant; the largest cell, and the five largest",
         "method": "table and margin, table: what a word does with and without its margin, or the sum of the cells of linked "
         "words; last states: the largest cosine of the word's last states with those of a word of the other text, or the "
-        "cosine of linked words; chance: one of the candidates at random",
+        "cosine of linked words; integrated gradients: what the words of a text do by them, from embeddings of zero; "
+        "chance: one of the candidates at random",
+        "first": "class of words of the first text",
+        "second": "class of words of the second text",
+        "share": "what all cells of the two classes add to the similarity, mean over all pairs of texts",
+        "cells": "number of cells of the two classes",
         "mean": "mean over pairs of texts (of words: of the rank correlation of what each word of a text does with what the "
-        "similarity loses without it, mean of both texts)",
+        "similarity loses without it, mean of both texts); of classes: mean over their cells",
         "low": "lower end of the 95 % bootstrap interval over pairs",
         "high": "its upper end",
         "sequences": "number of pairs",
@@ -58,13 +75,15 @@ class TextSimilarity(declared.TextSimilarity, Trial):
         "links": "number of linked groups of words, of both texts",
         "pearson": "correlation of the model's similarity with the gold score",
         "spearman": "rank correlation of the same",
-        "sequence": "place of the pair in the corpus, from 0",
+        "sequence": "index of the pair in the corpus, from 0",
         "name": "the part, or the method",
         "value": "the measure for one pair; of removal, the rank correlation; of score, the gold score",
     }
     captions: ClassVar[dict[str, str]] = {
         "similarity": "What each kind of cell adds to the similarity, and its share of the sizes of all cells, with 95 % "
         "intervals.",
+        "similarity-classes": "The mean cell of any two classes of words, with 95 % intervals, and what all of their cells "
+        "add to the similarity.",
         "similarity-words": "Rank correlation of what words do with what the similarity loses without them (removal), and "
         "the share of links found, with 95 % intervals.",
     }
@@ -83,12 +102,13 @@ class TextSimilarity(declared.TextSimilarity, Trial):
         return Needs(asks_model=True, compared=True)
 
     def calls(self, model: ModelFacts, length: int) -> int:
-        return 2 * length + (2 * length if self.removal else 0)
+        # A pass back counts as two forward passes.
+        return 2 * length + (2 * length if self.removal else 0) + (2 * 3 * STEPS if self.gradients else 0)
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         pair, pooling = item.compared, self.pooling or None
         assert pair is not None
-        table = word_table(analyzer, pair, pooling)
+        table = word_table(analyzer, pair, pooling, gradients=self.gradients)
         values: list[tuple[str, str, float]] = [("sum", part, value) for part, value in parts_of(table).items()]
         values += [("size", part, value) for part, value in sizes_of(table).items()]
         if pair.score is not None:
@@ -101,8 +121,11 @@ class TextSimilarity(declared.TextSimilarity, Trial):
             for measure, name, value in values
         ]
         links = [{"sequence": item.number, **row} for row in links_found(table, pair)]
+        names = ("first", "second", "sum", "cells")
+        classes = [{"sequence": item.number, **dict(zip(names, row, strict=True))} for row in classes_of(table)]
         return Partial(
             rows={
+                "classes": Rows((pa.Table.from_pylist(classes, schema=_CELLS_OF_CLASSES),)),
                 "rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),)),
                 "links": Rows((pa.Table.from_pylist(links, schema=_LINKS_OF_PAIRS),)),
             }
@@ -121,6 +144,7 @@ class TextSimilarity(declared.TextSimilarity, Trial):
             "similarity": tables.from_records([{**part, "part": part["method"]} for part in parts], _PARTS),
             "similarity-words": tables.from_records(words, _WORDS),
             "similarity-links": tables.from_records(links, _LINKS),
+            "similarity-classes": tables.from_records(_classes(partial, facts.seed), _CLASSES),
             "similarity-scores": tables.from_records(_scores(rows), _SCORES),
             "similarity-pairs": table,
         }
@@ -144,6 +168,19 @@ _LINKS_OF_PAIRS = pa.schema({"sequence": pa.int64(), "method": pa.string(), "rig
 _ENDS = {"low": pa.float64(), "high": pa.float64(), "sequences": pa.int64()}
 _PARTS = pa.schema({"measure": pa.string(), "part": pa.string(), "mean": pa.float64(), **_ENDS})
 _WORDS = pa.schema({"method": pa.string(), "mean": pa.float64(), **_ENDS})
+_CELLS_OF_CLASSES = pa.schema(
+    {"sequence": pa.int64(), "first": pa.string(), "second": pa.string(), "sum": pa.float64(), "cells": pa.int64()}
+)
+_CLASSES = pa.schema(
+    {
+        "first": pa.string(),
+        "second": pa.string(),
+        "mean": pa.float64(),
+        **_ENDS,
+        "share": pa.float64(),
+        "cells": pa.int64(),
+    }
+)
 _LINKS = pa.schema({"method": pa.string(), "right": pa.float64(), **_ENDS, "links": pa.int64()})
 _SCORES = pa.schema({"pearson": pa.float64(), "spearman": pa.float64(), "sequences": pa.int64()})
 
@@ -173,11 +210,13 @@ def losses_of(
 def agreement(table: WordTable, losses: Sequence[np.ndarray]) -> dict[str, float]:
     """The rank correlation of what words do with the losses without them, by method: the mean of both texts."""
     states = table.states
-    by_method = {
+    by_method: dict[str, tuple[np.ndarray, np.ndarray]] = {
         _SHARE: tuple(share[:-1] for share in table.shares),
         _CELLS: (table.cells.sum(1)[:-1], table.cells.sum(0)[:-1]),
         _STATES: (states.max(1), states.max(0)),
     }
+    if table.gradients is not None:
+        by_method[_GRADIENTS] = table.gradients
     found: dict[str, float] = {}
     for method, sides in by_method.items():
         known = [_spearman(own, lost) for own, lost in zip(sides, losses, strict=True) if len(lost)]
@@ -250,14 +289,35 @@ def _links(rows: Sequence[Row], seed: int) -> list[Row]:
     records: list[Row] = []
     for method in dict.fromkeys(row["method"] for row in rows):
         right, count = np.array([(row["right"], row["links"]) for row in rows if row["method"] == method]).T
-        drawn = np.random.default_rng(seed).integers(len(right), size=(RESAMPLES, len(right)))
-        shares = right[drawn].sum(1) / count[drawn].sum(1)
-        ends = np.quantile(shares, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) if len(right) > 1 else (np.nan, np.nan)
-        records.append(
-            {"method": method, "right": float(right.sum() / count.sum()), "low": float(ends[0]), "high": float(ends[1])}
-            | {"sequences": len(right), "links": int(count.sum())}
-        )
+        found, ends = _ratio(right, count, seed)
+        records.append({"method": method, "right": found, **ends, "links": int(count.sum())})
     return records
+
+
+def _classes(partial: Partial, seed: int) -> list[Row]:
+    """The mean cell of any two classes of words, over the pairs of texts that have both."""
+    rows = partial.rows["classes"].select("SELECT * FROM rows ORDER BY sequence, first, second").to_pylist()
+    pairs = len({row["sequence"] for row in rows})
+    groups: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row["first"], row["second"]), []).append(row)
+    records: list[Row] = []
+    for (first, second), own in groups.items():
+        sums, cells = np.array([(row["sum"], row["cells"]) for row in own]).T
+        mean, ends = _ratio(sums, cells, seed)
+        records.append(
+            {"first": first, "second": second, "mean": mean, **ends}
+            | {"share": float(sums.sum()) / pairs, "cells": int(cells.sum())}
+        )
+    return sorted(records, key=lambda row: (CLASSES.index(row["first"]), CLASSES.index(row["second"])))
+
+
+def _ratio(sums: np.ndarray, counts: np.ndarray, seed: int) -> tuple[float, Row]:
+    """The sum of some numbers over that of others, of every pair of texts one, with an interval by resampling pairs."""
+    drawn = np.random.default_rng(seed).integers(len(sums), size=(RESAMPLES, len(sums)))
+    ratios = sums[drawn].sum(1) / counts[drawn].sum(1)
+    ends = np.quantile(ratios, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2]) if len(sums) > 1 else (np.nan, np.nan)
+    return float(sums.sum() / counts.sum()), {"low": float(ends[0]), "high": float(ends[1]), "sequences": len(sums)}
 
 
 def _scores(rows: Sequence[Row]) -> list[Row]:

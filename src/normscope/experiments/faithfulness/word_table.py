@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import string
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from normscope.corpora.record import TextPair
 from normscope.corpora.tokenize_pairs import words_of_tokens
 from normscope.errors import InputError
+from normscope.experiments.faithfulness.cosine_gradients import integrated_gradients
 from normscope.inputs import NO_WORD
 from normscope.options import LATE_INTERACTION
 from normscope.results.similarity import Similarity
@@ -20,17 +21,23 @@ from normscope.results.similarity import Similarity
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-_CLASSES = (
-    "a an the this that these those some any each every no all both either neither such",
-    "i me my mine you your yours he him his she her hers it its we us our ours they them their theirs",
-    "who whom whose which what where when why how there here",
-    "am is are was were be been being do does did have has had will would shall should can could may might must",
-    "about above across after against along among around at before behind below beneath beside between beyond by down",
-    "during for from in inside into near of off on onto out outside over past through throughout to toward towards under",
-    "until up upon with within without and but or nor so yet if because as than while although though since unless not",
-)
-FUNCTION_WORDS = frozenset(" ".join(_CLASSES).split())
+_CLOSED = {
+    "determiners": "a an the this that these those some any each every no all both either neither such",
+    "pronouns": "i me my mine you your yours he him his she her hers it its we us our ours they them their theirs",
+    "question words": "who whom whose which what where when why how there here",
+    "auxiliaries": "am is are was were be been being do does did have has had will would shall should can could may might "
+    "must",
+    "prepositions": "about above across after against along among around at before behind below beneath beside between "
+    "beyond by down during for from in inside into near of off on onto out outside over past through throughout to toward "
+    "towards under until up upon with within without",
+    "conjunctions": "and but or nor so yet if because as than while although though since unless not",
+}
+_CLASS_OF = {word: name for name, words in _CLOSED.items() for word in words.split()}
+FUNCTION_WORDS = frozenset(_CLASS_OF)
 """The closed classes of English: determiners, pronouns, auxiliaries, prepositions, conjunctions, negation."""
+
+CLASSES = (*_CLOSED, "numbers", "punctuation", "content words", "special tokens")
+"""The classes of words: closed ones by lists of English words, numbers by their digits, and all others."""
 
 KINDS = ("special tokens", "same words", "function words", "other words")
 PARTS = ("similarity", *KINDS, "first margin", "second margin", "constant")
@@ -49,6 +56,8 @@ class WordTable:
     value: float
     measure: str
     vectors: tuple[Float[np.ndarray, "first d"], Float[np.ndarray, "second d"]]
+    gradients: tuple[np.ndarray, np.ndarray] | None = None
+    """What every word does by integrated gradients, if they were computed."""
 
     @property
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
@@ -69,8 +78,8 @@ class WordTable:
         return (sides[0] / np.maximum(lengths[0], 1e-30)) @ (sides[1] / np.maximum(lengths[1], 1e-30)).T
 
 
-def word_table(analyzer: Analyzer, pair: TextPair, pooling: str | None) -> WordTable:
-    """The table of two texts, summed by words."""
+def word_table(analyzer: Analyzer, pair: TextPair, pooling: str | None, *, gradients: bool = False) -> WordTable:
+    """The table of two texts, summed by words, perhaps with integrated gradients."""
     similarity = analyzer.similarity(pair.first, pair.second, pooling=pooling)
     texts = (pair.first, pair.second)
     groups = [_by_word(analyzer, similarity, side, text) for side, text in zip(("first", "second"), texts, strict=True)]
@@ -79,6 +88,10 @@ def word_table(analyzer: Analyzer, pair: TextPair, pooling: str | None) -> WordT
         for group, text in zip(groups, texts, strict=True)
     ]
     margins = similarity.first_margin.values, similarity.second_margin.values
+    slopes: tuple[np.ndarray, np.ndarray] | None = None
+    if gradients:
+        first, second = integrated_gradients(analyzer, texts, similarity.measure, pooling)
+        slopes = (groups[0] @ first)[:-1], (groups[1] @ second)[:-1]
     return WordTable(
         words=(texts[0].split(" "), texts[1].split(" ")),
         cells=groups[0] @ similarity.table.values.astype(np.float64) @ groups[1].T,
@@ -87,6 +100,7 @@ def word_table(analyzer: Analyzer, pair: TextPair, pooling: str | None) -> WordT
         value=similarity.value,
         measure=similarity.measure,
         vectors=(states[0], states[1]),
+        gradients=slopes,
     )
 
 
@@ -145,6 +159,23 @@ def sizes_of(table: WordTable) -> dict[str, float]:
     found = {name: float(sizes[kinds == place].sum()) for place, name in enumerate(KINDS)}
     ordered = np.sort(sizes, axis=None)[::-1]
     return found | {name: float(ordered[:count].sum()) for name, count in LARGEST.items()}
+
+
+def class_of(word: str) -> str:
+    """The class of a word, one of `CLASSES`."""
+    plain = _plain(word)
+    if not plain:
+        return "punctuation"
+    return _CLASS_OF.get(plain) or ("numbers" if plain[0].isdigit() else "content words")
+
+
+def classes_of(table: WordTable) -> Iterator[tuple[str, str, float, int]]:
+    """For every two classes of words that meet: both names, the sum of their cells, and how many there are."""
+    sides = [[class_of(word) for word in words] + ["special tokens"] for words in table.words]
+    first, second = (np.array([[name == one for one in side] for name in CLASSES], float) for side in sides)
+    sums, counts = first @ table.cells @ second.T, first.sum(1)[:, None] * second.sum(1)
+    for row, column in np.argwhere(counts > 0).tolist():
+        yield CLASSES[row], CLASSES[column], float(sums[row, column]), int(counts[row, column])
 
 
 def _plain(word: str) -> str:

@@ -2,7 +2,7 @@
 
 Other packages add theirs by calling `register_head`. Weights of a head that a checkpoint lacks are drawn at random by
 transformers, and no prediction should be about them: they are noted when a model is loaded, which needs no head, and refused
-by name as soon as its head is asked for.
+by name as soon as its head is requested.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 from weakref import WeakKeyDictionary
 
 from normscope.errors import HeadError, few, listing
-from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal
+from normscope.families.heads import decoders, encoder_decoders, encoders, multimodal, sounds
 from normscope.families.heads.encoder_decoders import ENCODER_ENDS
 from normscope.families.heads.spec import LANGUAGE_MODELLING, DescribedHead, Head, HeadPart, LinearPart
 from normscope.families.spec import Family, LayerNormPart, NormPart, RmsNormPart, UnitRmsNormPart
@@ -208,8 +208,11 @@ def _paths(described: object) -> Iterator[str]:
             yield from _paths(getattr(described, item.name))
 
 
-_TASKS_OF_STATES = ("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassification", "ForQuestionAnswering")
-"""Heads that read all states, whose first parts are therefore the end of the bare model below them."""
+_TASKS_OF_STATES = (
+    *("ForMaskedLM", "ForCausalLM", "LMHeadModel", "ForTokenClassification", "ForQuestionAnswering"),
+    "ForImageClassification",
+)
+"""Heads that read states as they are, whose first parts are therefore the end of the bare model below them."""
 
 _STATES = ("last_hidden_state",)
 
@@ -222,12 +225,18 @@ _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
 
+_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {"SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),)}
+"""The same of classes whose family has others that end otherwise."""
+
+
 def states_head(bare: PreTrainedModel, family: Family) -> Head:
-    """What a bare model does between its last block and the states that it gives out, as a head: its last norm, mostly.
+    """What a bare model does between its last block and the states that it outputs, as a head: its last norm, mostly.
 
     It is what the described heads of the same model begin with inside of it; nothing where none is described.
     """
     name = type(bare).__name__
+    if name in _CLASS_ENDS:
+        return Head("states", _CLASS_ENDS[name], _STATES)
     if family.name in ENCODER_ENDS and family.encoder is None:  # the encoder of an encoder-decoder, alone
         return Head("states", ENCODER_ENDS[family.name], _STATES)
     for task in _TASKS_OF_STATES:
@@ -245,7 +254,14 @@ def _is_inside(part: HeadPart) -> bool:
 
 
 for _table in (
-    *(decoders.DECODERS, encoders.ENCODERS, encoders.IMAGES, encoder_decoders.ENCODER_DECODERS, multimodal.MULTIMODAL),
+    *(
+        decoders.DECODERS,
+        encoders.ENCODERS,
+        encoders.IMAGES,
+        sounds.SOUNDS,
+        encoder_decoders.ENCODER_DECODERS,
+        multimodal.MULTIMODAL,
+    ),
 ):
     for _name, _head in _table.items():
         register_head(_head, _name)

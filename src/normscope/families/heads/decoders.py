@@ -114,6 +114,17 @@ def _nanochat(config: Config) -> Head:
     return Head("causal-lm", (*RMS, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
 
 
+def _gemma4(config: Config) -> Head:
+    cap = config.get_text_config().final_logit_softcapping
+    last = RmsNormPart("base_model.language_model.norm")
+    return Head("causal-lm", (last, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
+
+
+def _recurrent_gemma(config: Config) -> Head:
+    last = UnitRmsNormPart("base_model.final_norm")
+    return Head("causal-lm", (last, LM_HEAD, SoftCapPart("lm_head", config.logits_soft_cap)))
+
+
 def _hyperclovax(config: Config) -> Head:
     return Head("causal-lm", (*RMS, LM_HEAD, ScalePart(config.logits_scaling)))
 
@@ -145,7 +156,8 @@ DECODERS: Table = {
         "Llama Mistral Qwen2 Qwen3 SmolLM3 Ministral Ministral3 Helium Cwm Ernie4_5 SeedOss HunYuanDenseV1 Phi3 Glm "
         "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
         "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu "
-        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa Kolibri1 AriaText Emu3",
+        "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa Kolibri1 AriaText Emu3 "
+        "BailingHybrid OlmoHybrid MiniMax Doge BitNet AXK1",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),
@@ -156,10 +168,11 @@ DECODERS: Table = {
     "Qwen3_5ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
     "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
     **for_each("Afmoe KimiLinear", _lm(*RMS, LM_HEAD)),
-    **for_each("Bamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
+    **for_each("Bamba Jamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
     **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
-    **for_each("Mamba2", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
+    **for_each("Mamba Mamba2 FalconMamba NemotronH", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
     **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),
+    **for_each("Gemma4 Gemma4Unified", {"ForCausalLM": _nanochat, "ForConditionalGeneration": _gemma4}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
     "Gemma3ForConditionalGeneration": Head("causal-lm", (*_INSIDE, LM_HEAD)),
     "Gemma3ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
@@ -171,11 +184,13 @@ DECODERS: Table = {
     **for_each("Cohere Cohere2 Cohere2Moe", {"ForCausalLM": _cohere}),
     **for_each("Nemotron", _lm(*_UNIT_NORM, LM_HEAD), _decoder_tasks(_UNIT_NORM)),
     "NanoChatForCausalLM": _nanochat,
+    "RecurrentGemmaForCausalLM": _recurrent_gemma,
     "Llama4ForCausalLM": Head("causal-lm", (RmsNormPart("model.norm"), LM_HEAD)),
     "Llama4ForConditionalGeneration": Head(
         "causal-lm", (RmsNormPart("language_model.model.norm"), LinearPart("language_model.lm_head"))
     ),
     "GitForCausalLM": Head("causal-lm", (LinearPart("output"),)),
+    "TrOCRForCausalLM": Head("causal-lm", (LinearPart("output_projection"),)),
     "HyperCLOVAXForCausalLM": _hyperclovax,
     "HyperCLOVAXForSequenceClassification": _decoder_tasks(RMS)["ForSequenceClassification"],
     "MiniCPM3ForCausalLM": _minicpm3,

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from normscope.families.heads.decoders import CLASSIFIER, LM_HEAD, Parts, Table, answers, for_each, named
-from normscope.families.heads.spec import EndToken, Head, LinearPart, ScalePart, ShiftPart, SoftCapPart
+from normscope.families.heads.spec import EndToken, Head, LinearPart, MeanOfPositions, ScalePart, ShiftPart, SoftCapPart
 from normscope.families.spec import Config, LayerNormPart, RmsNormPart, UnitRmsNormPart
 
 _EOS: Parts = (
@@ -60,6 +60,13 @@ ENCODER_DECODERS: Table = {
     **for_each("MBart Pegasus Blenderbot", _bart_like(_MBART_LAST)),
     **for_each("BigBirdPegasus", _bart_like(_BIG_BIRD_LAST)),
     "MarianMTModel": Head("seq2seq-lm", (LM_HEAD, ShiftPart("final_logits_bias"))),
+    "WhisperForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LinearPart("proj_out"))),
+    "WhisperForCausalLM": Head("causal-lm", (*_MBART_LAST, LinearPart("proj_out"))),
+    "WhisperForAudioClassification": Head(
+        "sequence-classification",
+        (LayerNormPart("encoder.layer_norm"), LinearPart("projector"), MeanOfPositions(), CLASSIFIER),
+        reads_encoder=True,
+    ),
     "LongT5ForConditionalGeneration": _t5_lm(scaled=lambda config: config.scale_decoder_outputs),
     **for_each("SeamlessM4T SeamlessM4Tv2", {"ForTextToText": Head("seq2seq-lm", (*_SEAMLESS_LAST, LM_HEAD))}),
     "NllbMoeForConditionalGeneration": Head("seq2seq-lm", (*_MBART_LAST, LM_HEAD)),
@@ -87,6 +94,7 @@ ENCODER_ENDS: dict[str, Parts] = {
     "bart": (),
     "mvp": (),
     "led": (),
+    "whisper": (LayerNormPart("base_model.encoder.layer_norm"),),
     "longt5": (RmsNormPart("base_model.encoder.final_layer_norm"),),
     "seamless_m4t": (LayerNormPart("base_model.text_encoder.layer_norm"),),
     "mbart": (LayerNormPart("base_model.encoder.layer_norm"),),

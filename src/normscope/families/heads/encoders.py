@@ -173,7 +173,7 @@ def _summary_choices(config: Config) -> Head:
 
 def _xlm_lm(config: Config) -> Head:
     if config.asm:
-        raise HeadError("The head of this model is an adaptive softmax (asm), which gives out no logits.")
+        raise HeadError("The head of this model is an adaptive softmax (asm), which outputs no logits.")
     return Head("masked-lm", (LinearPart("pred_layer.proj"),))
 
 
@@ -279,6 +279,9 @@ ENCODERS: Table = {
     **for_each(
         "Longformer", _vocabulary(_ROBERTA_LM), {"ForTokenClassification": Head("token-classification", (CLASSIFIER,))}
     ),
+    **for_each(
+        "FNet", _vocabulary(_BERT_LM), _sentence(*_POOLER, CLASSIFIER), _multiple(*_POOLER, CLASSIFIER), _token_tasks()
+    ),
     **for_each("Nystromformer", _vocabulary(_BERT_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
     **for_each("ConvBert", _vocabulary(_ELECTRA_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
     **for_each("XLM Flaubert", {"WithLMHeadModel": _xlm_lm}),
@@ -292,7 +295,7 @@ ENCODERS: Table = {
     "VisualBertForPreTraining": Head("masked-lm", _BERT_LM, ("prediction_logits",)),
     "BertLMHeadModel": Head("causal-lm", _BERT_LM),
     **for_each(
-        "Roberta XLMRoberta Camembert Data2VecText MPNet",
+        "Roberta XLMRoberta Camembert Data2VecText MPNet IBert",
         _vocabulary(_ROBERTA_LM),
         _sentence(*_TOKEN_TANH),
         _multiple(*_POOLER, CLASSIFIER),
@@ -407,7 +410,7 @@ IMAGES: Table = {
     **for_each("IJepa", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
     **for_each("CLIP MetaClip2", _image(_PATCHES, CLASSIFIER)),
     **for_each("Siglip", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
-    "BeitForImageClassification": _beit_image,
+    **for_each("Beit Data2VecVision", {"ForImageClassification": _beit_image}),
     **for_each("Dinov2 Dinov2WithRegisters", {"ForImageClassification": _dinov2_image}),
     **for_each(
         "ViT DeiT ViTMSN", {"ForImageClassification": Head("image-classification", (*_VIT, *FIRST, CLASSIFIER))}

@@ -85,7 +85,7 @@ class MatrixPart:
 
 @dataclass(frozen=True)
 class ActivationPart:
-    """An activation that the model holds at a path, applied to what the module `after` gives out."""
+    """An activation that the model holds at a path, applied to what the module `after` outputs."""
 
     after: str
     activation: str
@@ -93,7 +93,7 @@ class ActivationPart:
 
 @dataclass(frozen=True)
 class NamedActivationPart:
-    """An activation that the model calls by the name it has in transformers, applied to what `after` gives out."""
+    """An activation that the model calls by the name it has in transformers, applied to what `after` outputs."""
 
     after: str
     name: str
@@ -101,7 +101,7 @@ class NamedActivationPart:
 
 @dataclass(frozen=True)
 class SoftCapPart:
-    """`cap * tanh(z / cap)` of what the module `after` gives out."""
+    """`cap * tanh(z / cap)` of what the module `after` outputs."""
 
     after: str
     cap: float
@@ -136,7 +136,7 @@ class SpanPart:
     """Splinter's: the logit of a token is the product of what one chain makes of a question token and another of it.
 
     `module` is called with the states and the positions of the question tokens. Each label has a pair of chains; the last
-    modules of the two give out the factors.
+    modules of the two output the factors.
     """
 
     module: str
@@ -168,11 +168,12 @@ Task = Literal[
     "multiple-choice",
     "next-sentence",
     "replaced-token",
+    "ctc",  # a token of the vocabulary, or none, for each frame of a sound
     "image-classification",
-    "states",  # of a bare model: the states that it gives out, one row for each token
+    "states",  # of a bare model: the states that it outputs, one row for each token
 ]
 
-LANGUAGE_MODELLING: tuple[Task, ...] = ("causal-lm", "masked-lm", "seq2seq-lm")
+LANGUAGE_MODELLING: tuple[Task, ...] = ("causal-lm", "masked-lm", "seq2seq-lm", "ctc")
 """Tasks whose labels are the ids of the vocabulary."""
 
 

@@ -21,10 +21,29 @@ from normscope.families.spec.components import (
 
 @final
 @dataclass(frozen=True)
-class ForkPart:
-    """The residual branch starts here."""
+class StretchPart:
+    """Every channel is multiplied by a number of its own, which the block holds at the path `parameter`."""
 
+    parameter: str
     component: ClassVar[str] = ""
+
+
+@final
+@dataclass(frozen=True)
+class ForkPart:
+    """The residual branch starts here. What goes around it passes through `around` on its way."""
+
+    around: tuple[Around, ...] = ()
+    component: ClassVar[str] = ""
+
+
+@final
+@dataclass(frozen=True)
+class AbsentPart:
+    """A component that other layers of the stack have, and this one has not: a branch without it adds nothing, and a norm
+    that is not there changes nothing."""
+
+    component: str
 
 
 @final
@@ -38,15 +57,30 @@ class ResidualPart:
 @final
 @dataclass(frozen=True)
 class ScalePart:
-    """The branch is multiplied by a constant before it comes back. That is no component: it has no scope of its own."""
+    """The branch is multiplied by a constant before it comes back. That is no component: it has no scope of its own.
 
-    factor: float
+    The constant is known, or a number that the block holds at a path.
+    """
+
+    factor: float | str
     component: ClassVar[str] = ""
 
 
-Part = ForkPart | AttentionPart | ScalePart | ResidualPart | NormPart | FeedForwardPart | BesideAttention
+Around = NormPart | ScalePart | StretchPart
+Part = (
+    ForkPart
+    | AttentionPart
+    | ScalePart
+    | StretchPart
+    | ResidualPart
+    | NormPart
+    | FeedForwardPart
+    | BesideAttention
+    | AbsentPart
+)
 
 FORK, RESIDUAL = ForkPart(), ResidualPart()
+NO_ATTENTION, NO_NORM, NO_FEED_FORWARD = AbsentPart("Attn"), AbsentPart("Ln"), AbsentPart("Ff")
 
 
 class Topology(ABC):
@@ -90,9 +124,9 @@ class PostNorm(Topology):
 class PreNorm(Topology):
     """ATTN RES (LN CROSS RES) LN FF RES, the first norm being inside what attention reads (its `norm`)."""
 
-    attention: AttentionPart
-    feed_forward_norm: NormPart
-    feed_forward: FeedForwardPart
+    attention: AttentionPart | AbsentPart
+    feed_forward_norm: NormPart | AbsentPart
+    feed_forward: FeedForwardPart | AbsentPart
     cross: tuple[NormPart, AttentionPart] | None = None
 
     def chain(self) -> tuple[Part, ...]:
@@ -122,14 +156,35 @@ class ScaledPreNorm(Topology):
 
 @final
 @dataclass(frozen=True)
+class ChangedBypass(Topology):
+    """ATTN RES LN FF RES, where what goes around the branches changes on its way: `around` the attention, and the network.
+
+    Each branch is multiplied by its factor before its RES.
+    """
+
+    attention: AttentionPart
+    feed_forward_norm: NormPart
+    feed_forward: FeedForwardPart
+    around: tuple[tuple[Around, ...], tuple[Around, ...]]
+    factors: tuple[float, float] = (1.0, 1.0)
+
+    def chain(self) -> tuple[Part, ...]:
+        forks = [ForkPart(steps) for steps in self.around]
+        scales = [ScalePart(factor) for factor in self.factors]
+        attention = (forks[0], self.attention, scales[0], RESIDUAL)
+        return (*attention, forks[1], self.feed_forward_norm, self.feed_forward, scales[1], RESIDUAL)
+
+
+@final
+@dataclass(frozen=True)
 class Sandwich(Topology):
     """ATTN LN RES (LN CROSS LN RES) LN FF LN RES, each branch multiplied by `factor` before its RES where there is one."""
 
     attention: AttentionPart
-    after_attention: NormPart
-    before_feed_forward: NormPart
+    after_attention: NormPart | AbsentPart
+    before_feed_forward: NormPart | AbsentPart
     feed_forward: FeedForwardPart
-    after_feed_forward: NormPart
+    after_feed_forward: NormPart | AbsentPart
     factor: float | None = None
     cross: tuple[NormPart, AttentionPart, NormPart] | None = None
 
@@ -141,6 +196,25 @@ class Sandwich(Topology):
         attention = (FORK, self.attention, self.after_attention, *end)
         cross = () if self.cross is None else (FORK, *self.cross, *end)
         return (*attention, *cross, FORK, self.before_feed_forward, self.feed_forward, self.after_feed_forward, *end)
+
+
+@final
+@dataclass(frozen=True)
+class EndScaled(Topology):
+    """ATTN LN RES LN FF LN RES, and what leaves the block is multiplied by a number that it holds at the path `factor`."""
+
+    attention: AttentionPart
+    after_attention: NormPart
+    before_feed_forward: NormPart
+    feed_forward: FeedForwardPart
+    after_feed_forward: NormPart
+    factor: str
+
+    def chain(self) -> tuple[Part, ...]:
+        attention = (FORK, self.attention, self.after_attention, RESIDUAL)
+        scale = ScalePart(self.factor)
+        network = (self.before_feed_forward, self.feed_forward, self.after_feed_forward)
+        return (*attention, ForkPart((scale,)), *network, scale, RESIDUAL)
 
 
 @final
@@ -273,8 +347,8 @@ class _WithoutCross:
 class Family:
     """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
 
-    `reads` is what the model takes in: `"text"` or `"image"`. Sequences run `alone` if padding would change what a model
-    gives for them.
+    `reads` is what the model takes in: `"text"`, `"image"` or `"audio"`. Sequences run `alone` if padding would
+    change what a model gives for them.
 
     Examples:
         >>> import normscope as ns

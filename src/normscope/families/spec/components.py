@@ -177,7 +177,7 @@ class FusedRange:
 @final
 @dataclass(frozen=True)
 class SequenceFirst:
-    """The same from a module that gives out `[token, batch, ...]`, with the tokens before the batch."""
+    """The same from a module that outputs `[token, batch, ...]`, with the tokens before the batch."""
 
     value: SplitHeads
 
@@ -200,8 +200,28 @@ class SideBySide:
         return self.modules[0]
 
 
+@final
+@dataclass(frozen=True)
+class NormedHeads:
+    """A value projection of its own, after which the values of every head are divided by the root of their mean square, by
+    the module `norm`, which has no weight (Gemma 4)."""
+
+    module: str
+    norm: str
+
+
+@final
+@dataclass(frozen=True)
+class WholeState:
+    """The state itself, as `module` reads it: there is no projection."""
+
+    module: str
+
+
 Value = (
     SplitHeads
+    | WholeState
+    | NormedHeads
     | SequenceFirst
     | SideBySide
     | ScaledHeads
@@ -214,13 +234,21 @@ Value = (
 )
 
 
+@final
+@dataclass(frozen=True)
+class NamedActivation:
+    """An activation that no module holds: the block calls it by the name that it has in transformers."""
+
+    name: str
+
+
 # ---- Attentions: how the weights and values of one come into sight, and where its output projection is.
 
 
 @final
 @dataclass(frozen=True)
 class HeadGate:
-    """A factor for each query and head: `activation` (a name of `torch.nn.functional`) of what `module` gives out.
+    """A factor for each query and head: `activation` (a name of `torch.nn.functional`) of what `module` outputs.
 
     It is a constant of the forward pass, like the attention weights, and belongs to them.
     """
@@ -232,20 +260,21 @@ class HeadGate:
 @final
 @dataclass(frozen=True)
 class ChannelGate:
-    """A factor for each query and channel of what the heads give out: `activation` (a name of `torch.nn.functional`) of the
-    outputs of a module, where `source` finds them as it finds values. Without an `activation`, the outputs themselves.
+    """A factor for each query and channel of what the heads output: `activation` (a name of `torch.nn.functional`, or what
+    transformers calls it) of the outputs of a module, where `source` finds them as it finds values. Without an
+    `activation`, the outputs themselves.
 
     It is a constant of the forward pass, like the attention weights, but no part of them.
     """
 
     source: Value
-    activation: str | None = "sigmoid"
+    activation: str | NamedActivation | None = "sigmoid"
 
 
 @final
 @dataclass(frozen=True)
 class ContextNormPart:
-    """An RMS norm of what the heads give out, before the output projection: of each head if its weight is that wide, else of
+    """An RMS norm of what the heads output, before the output projection: of each head if its weight is that wide, else of
     all channels, or of groups of them, whose width is the attribute `group_width` of the module.
 
     It may also multiply by a gate, its second input: `gate` is that gate's activation (a name of `torch.nn.functional`),
@@ -264,10 +293,10 @@ class DispatchedAttention:
     """Attention that goes through the attention interface of transformers, which shows its weights and values.
 
     `norm` is the one between the block's input and what the attention reads, if there is one, and `gate` what its heads
-    are multiplied by before the output projection. An attention is `probed` if its eager function does not give out all
+    are multiplied by before the output projection. An attention is `probed` if its eager function does not output all
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
     `output_norm` is a norm between the heads and the output projection.
-    `layer_scale` is the path of a vector that multiplies what the output projection gives out.
+    `layer_scale` is the path of a vector that multiplies what the output projection outputs.
     """
 
     module: str
@@ -301,11 +330,11 @@ def all_heads(config: Config) -> int:
 @final
 @dataclass(frozen=True)
 class HookedAttention:
-    """Attention that computes by itself: `weights` names the module that gives out its weights (its dropout, or the
+    """Attention that computes by itself: `weights` names the module that outputs its weights (its dropout, or the
     attention module as the second of its outputs), and the values are read off their projection.
 
     `zeroed` names an argument of the module `weights` that eager attention counts twice and other attention once.
-    `output_bias` names a bias that is added to what `output` gives out, where that has none of its own.
+    `output_bias` names a bias that is added to what `output` outputs, where that has none of its own.
     """
 
     weights: str
@@ -323,8 +352,8 @@ class HookedAttention:
 class ProbedAttention:
     """Attention that computes by itself and shows no weights: in blocks, in windows, by landmarks, or just without a trace.
 
-    It need only be linear in its values. Its weights are what reaches `output` when `module` is run again with the identity
-    in the place of the values.
+    It need only be linear in its values; `layer_scale` is as for other attentions. Its weights are what reaches `output`
+    when `module` is run again with the identity in the place of the values.
     """
 
     module: str
@@ -332,6 +361,7 @@ class ProbedAttention:
     output: str
     norm: NormPart | None = None
     heads: Callable[[Config], int] = all_heads
+    layer_scale: str | None = None
     component: ClassVar[str] = "Attn"
 
 
@@ -365,16 +395,48 @@ class ShortConvolution:
 
 @final
 @dataclass(frozen=True)
+class DecayedProducts:
+    """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
+    attention).
+
+    `projection` outputs query, key and value of every head, before their `activation` (a name of `torch.nn.functional`);
+    `decay` is the path of a number for each head.
+    """
+
+    projection: str
+    decay: str
+    activation: str
+
+
+@final
+@dataclass(frozen=True)
+class ChannelScan:
+    """A recurrence whose weights differ by channel (Mamba-1, RG-LRU): the name of the function that mixes `hidden_states`.
+
+    Every channel is a head. Arguments are `[batch, token, channel]`, or with `channels_first` `[batch, channel, token]`.
+    `without` names arguments that the function may do without, since what they do is described as another part. A dotted
+    name is that of a method of a submodule. With `gates_values`, what is mixed was multiplied by factors of its own token.
+    """
+
+    name: str
+    channels_first: bool = False
+    without: tuple[str, ...] = ()
+    gates_values: bool = False
+
+
+@final
+@dataclass(frozen=True)
 class LinearMixer:
     """A mixer that is linear in its values once all else is fixed: the gated delta rule, a state space, a convolution.
 
     `function` is the name, in the file of the mixer `module`, of the function that mixes the argument `values`
-    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. Without one, every
-    token keeps what the `convolution` brings. The rest is as for an attention.
+    (`[batch, token, head, channel]`); its effective weights are what it makes of the identity as values. It may also be a
+    formula, where the model has no such function. Without one, every token keeps what the `convolution` brings. Values go
+    through the activation of the convolution, or of the formula. The rest is as for an attention.
     """
 
     module: str
-    function: str | None
+    function: str | DecayedProducts | ChannelScan | None
     value: Value
     output: str
     heads: int
@@ -385,6 +447,29 @@ class LinearMixer:
     output_norm: ContextNormPart | None = None
     component: ClassVar[str] = "Attn"
 
+    @property
+    def function_name(self) -> str | None:
+        """The name of the function that mixes, if there is one."""
+        if isinstance(self.function, ChannelScan):
+            return self.function.name
+        return self.function if isinstance(self.function, str) else None
+
+
+@final
+@dataclass(frozen=True)
+class FourierMixing:
+    """The real part of a Fourier transform over tokens and channels, which `output` gives out: two heads of the whole state,
+    with cosines and sines of both as their weights and output matrices (FNet)."""
+
+    output: str
+    norm: ClassVar[None] = None
+    component: ClassVar[str] = "Attn"
+
+    @property
+    def value(self) -> WholeState:
+        """What it reads."""
+        return WholeState(self.output)
+
 
 CrossPart = DispatchedCrossAttention | ProbedCrossAttention
 """Attention from a decoder to the encoder's tokens."""
@@ -392,18 +477,10 @@ CrossPart = DispatchedCrossAttention | ProbedCrossAttention
 ProbedPart = ProbedAttention | ProbedCrossAttention
 """Attention that is run again to see its weights."""
 
-AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer | CrossPart
+AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | FourierMixing | LinearMixer | CrossPart
 
 
-# ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or beside it.
-
-
-@final
-@dataclass(frozen=True)
-class NamedActivation:
-    """An activation that no module holds: the block calls it by the name that it has in transformers."""
-
-    name: str
+# ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or parallel to it.
 
 
 @final
@@ -421,13 +498,17 @@ class PlainPart:
 @final
 @dataclass(frozen=True)
 class GatedPart:
-    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one."""
+    """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one.
+
+    What the neurons hold may go through an RMS norm, `inner_norm`, before the last matrix.
+    """
 
     gate: str
     up: str
     activation: str | NamedActivation
     down: str
     layer_scale: str | None = None
+    inner_norm: RmsNormPart | None = None
     component: ClassVar[str] = "Ff"
 
 
@@ -494,7 +575,7 @@ class FlatExpertsPart:
 class InputScaledExpertsPart:
     """The experts of Llama 4: weights `[expert, in, out]`, and the router's weight multiplies what an expert reads.
 
-    `router` gives out the weights of all experts, `[token, expert]`, zero for those that are not chosen.
+    `router` outputs the weights of all experts, `[token, expert]`, zero for those that are not chosen.
     """
 
     module: str
@@ -521,8 +602,20 @@ class PlainExpertsPart:
     component: ClassVar[str] = "Ff"
 
 
+@final
+@dataclass(frozen=True)
+class UngatedExpertsPart:
+    """Experts that are plain networks, their weights stacked as `up_proj` and `down_proj`, `[expert, out, in]`."""
+
+    module: str
+    experts: str
+    activation: str
+    component: ClassVar[str] = "Ff"
+
+
 RoutedPart = (
     PlainExpertsPart
+    | UngatedExpertsPart
     | ExpertsPart
     | TransposedExpertsPart
     | ClampedExpertsPart
@@ -534,18 +627,23 @@ RoutedPart = (
 @final
 @dataclass(frozen=True)
 class SharedExpertsPart:
-    """Experts beside a network that serves every token, its weight one or the sigmoid of what `gate` gives out.
+    """Experts and a network that serves every token, its weight one or the sigmoid of what `gate` outputs.
 
     The network lies inside the module of the experts, which adds the two, or the block adds them. The experts may be
     multiplied by `routed_factor` before that, and the sum by `factor`.
     """
 
-    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart
-    shared: GatedPart | FusedGatedPart
+    routed: ExpertsPart | TransposedExpertsPart | InputScaledExpertsPart | UngatedExpertsPart
+    shared: GatedPart | FusedGatedPart | PlainPart
     gate: str | None = None
     routed_factor: float = 1.0
     factor: float = 1.0
     component: ClassVar[str] = "Ff"
+
+    @property
+    def output(self) -> str:
+        """The module that outputs what the shared network adds."""
+        return self.shared.second if isinstance(self.shared, PlainPart) else self.shared.down
 
 
 FeedForwardPart = PlainPart | GatedPart | FusedGatedPart | RoutedPart | SharedExpertsPart

@@ -1,0 +1,51 @@
+"""What the weights of an attention are made of: queries, keys, and what is added to their products before the softmax.
+
+Plain data, as a trace is. Queries and keys are affine in the states that they are made of, once the deviations of norms on
+the way are fixed; the way back through them is the model's own code, which the capture recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Way = Callable[
+    [Float[Tensor, "target head token d_key"], Float[Tensor, "target head token d_key"]],
+    Float[Tensor, "target token d"],
+]
+"""From covectors at all queries and keys to one at the states that they are made of."""
+
+
+@dataclass(frozen=True)
+class Scores:
+    """`weights = softmax(scale * queries @ keys.T + added)`; `added` is the mask and what positions add.
+
+    `constant_queries` and `constant_keys` are what these hold of no token: what the biases on the way make of a state of
+    zeros. They are `None` where there is no bias.
+    """
+
+    queries: Float[Tensor, "head query d_key"]
+    keys: Float[Tensor, "head key d_key"]
+    constant_queries: Float[Tensor, "head query d_key"] | None
+    constant_keys: Float[Tensor, "head key d_key"] | None
+    scale: float
+    added: Float[Tensor, "some_head query key"] | None
+    back: Way
+
+    def select(self, rows: slice | Int[Tensor, " row"]) -> Scores:
+        """The same for some of the query rows."""
+        constant = None if self.constant_queries is None else self.constant_queries[:, rows]
+        added = None if self.added is None else self.added[:, rows]
+        return replace(self, queries=self.queries[:, rows], constant_queries=constant, added=added)
+
+    def products(self) -> Float[Tensor, "head query key"]:
+        """`scale * queries @ keys.T`: what queries and keys put into the scores."""
+        return (self.queries @ self.keys.mT).mul_(self.scale)
+
+    def softmax(self, products: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
+        """The weights that products give with what is added to them."""
+        return torch.softmax(products if self.added is None else products + self.added, dim=-1)

@@ -97,6 +97,7 @@ types: $(INSTALLED) ## Check types
 # says so.
 $(PEERS): $(INSTALLED)
 	-$(PIP_INSTALL) --no-deps inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
+	-$(PIP_INSTALL) --no-deps flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 "thinc<8.4" wordfreq==3.1.1 seaborn==0.13.2 nltk==3.10.4
 	touch $@
 
 .PHONY: bench

@@ -478,8 +478,9 @@ class Analyzer(Model):
             messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
                 the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
-            objective: what is explained of every token: its `"centred"` logit (default), which is above the mean of all
-                logits, weighted by their probabilities, or its `"logit"`. With `against` it is a `"contrast"`.
+            objective: what every token's logit is compared with: by default that of the most probable other token at its
+                place (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by their
+                probabilities; or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
             seed: generate by the model's own settings of generation, with this seed. By default the most probable token is

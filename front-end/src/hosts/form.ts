@@ -11,6 +11,8 @@ export interface ModelSettings {
   mask: string | null;
   /** Whether it is known how it makes embeddings of texts, so that they can be compared. */
   embeds: boolean;
+  /** Whether it puts out a text of which it can be said where it came from. */
+  answers: boolean;
 }
 
 export interface Settings {

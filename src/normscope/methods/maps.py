@@ -123,7 +123,7 @@ def error_variables(tables: Sequence[Errors]) -> Variables:
     scopes = list(dict.fromkeys(scope for table in tables for scope in table))
     # A layer that does not have a component of the others shows no state after it.
     worst = [[float(table[scope].amax()) if scope in table else math.nan for table in tables] for scope in scopes]
-    errors = np.array(worst)
+    errors = np.array(worst, next(error for table in tables for error in table.values()).cpu().numpy().dtype)
     return {
         "checked_scope": [str(scope) for scope in scopes],
         schema.COMPONENT_ERROR: (("checked_scope", "layer"), errors),

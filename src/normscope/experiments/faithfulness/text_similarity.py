@@ -211,7 +211,7 @@ def agreement(table: WordTable, losses: Sequence[np.ndarray]) -> dict[str, float
     """The rank correlation of what words do with the losses without them, by method: the mean of both texts."""
     states = table.states
     by_method: dict[str, tuple[np.ndarray, np.ndarray]] = {
-        _SHARE: tuple(share[:-1] for share in table.shares),
+        _SHARE: (table.shares[0][:-1], table.shares[1][:-1]),
         _CELLS: (table.cells.sum(1)[:-1], table.cells.sum(0)[:-1]),
         _STATES: (states.max(1), states.max(0)),
     }

@@ -4,6 +4,7 @@ from measuring import Section
 
 from sections import (
     accuracy,
+    answers,
     approximate,
     corpus,
     engine,
@@ -23,6 +24,7 @@ SECTIONS: dict[str, Section] = {
     "profile": shares.SECTION,
     "explain": explain.SECTION,
     "similarity": similarity.SECTION,
+    "answers": answers.SECTION,
     "approximate": approximate.SECTION,
     "accuracy": accuracy.SECTION,
     "memory": memory.SECTION,

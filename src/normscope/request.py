@@ -346,8 +346,9 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Explain the 'logit' of each token, or the 'centred' one: above the mean of all logits, weighted by their "
-            "probabilities. With --against it is a 'contrast'. Default: centred.",
+            "Compare each token's logit with that of the most probable other one ('contrast', the default; with --against, "
+            "of another answer), with the mean of all others ('alternatives') or of all ('centred'), or with nothing "
+            "('logit').",
             panel=_EXPLAINED,
         ),
     ] = None

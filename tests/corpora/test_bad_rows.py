@@ -213,7 +213,7 @@ def test_a_link_with_a_huge_number_is_no_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", ["text", "jsonl", "csv", "parquet", "conll", "clark", "pairs", "evidence", "text-pairs"]
+    "kind", ["text", "jsonl", "csv", "parquet", "conll", "clark", "pairs", "evidence", "text-pairs", "answers"]
 )
 def test_a_name_that_no_file_can_have_is_refused(kind: Any, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="cannot be read: File name too long"):

@@ -79,6 +79,7 @@ def test_every_command_has_its_place_on_the_page_of_the_command_line() -> None:
         ("Token ids", "ids.jsonl", {}, 5),
         ("Words that are evidence", "ioi.csv", {"format": "evidence"}, 4),
         ("Texts to compare", "pairs.tsv", {"format": "text-pairs"}, 3),
+        ("Questions about sentences", "answers.jsonl", {"format": "answers"}, 3),
     ],
 )
 def test_a_corpus_that_is_shown_can_be_read(

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from conftest import Shown
 from explorer_axe import AXE, faults
+from explorer_server import Running, follow
 from support.chat_model import byte_tokenizer, chat_analyzer
 from support.tiny_architectures import BART, tiny
 from transformers import AutoModelForSeq2SeqLM
@@ -306,3 +307,77 @@ def test_a_page_has_one_answer(answer: Answer) -> None:
 def test_the_widget_has_the_same(answer: Answer) -> None:
     pytest.importorskip("anywidget")
     assert json.loads(answer.explore().payload)["answer"]["words"] == 5
+
+
+# ---- the web app -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def asked_server(chat: ns.Analyzer) -> Iterator[Running]:
+    from normscope.explorer.server import Limits, WebApp  # noqa: PLC0415  (after the root conftest's import hook)
+
+    running = Running(WebApp({"mini": ns.load(), "chat": chat}, Limits(tokens=400, characters=2_000)).starlette())
+    yield running
+    running.stop()
+
+
+CONTEXT = "Marta lives in Lisbon.\n---\nNoor was born in Oslo. The dog ran."
+
+
+def test_a_question_about_documents_is_answered_by_the_server(asked_server: Running, chat: ns.Analyzer) -> None:
+    asked = {"context": CONTEXT, "question": QUESTION, "model": "chat"}
+    with asked_server.client() as client:
+        found: list[dict[str, Any]] = []
+        for given in ({"given": "In Oslo."}, {}):
+            job = client.post("/api/jobs", json={"answer": asked | given}).json()["id"]
+            assert follow(client, job)[-1]["stage"] == "done"
+            found.append(client.get(f"/api/jobs/{job}/result").json()["answer"])
+    documents = [part.strip() for part in CONTEXT.split("---")]
+    own = chat.explain_answer(context=documents, question=QUESTION, answer="In Oslo.")
+    assert found[0]["value"] == pytest.approx(own.value, abs=1e-4)
+    assert [source["name"] for source in found[0]["sources"]] == ["document 1", "document 2", "question"]
+    said = chat.explain_answer(context=documents, question=QUESTION, max_new_tokens=100)
+    assert found[1]["value"] == pytest.approx(said.value, abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"context": CONTEXT}, "text is empty"),
+        ({"context": " ", "question": QUESTION}, "text is empty"),
+        ({"context": "---\n----", "question": QUESTION}, "no text"),
+        ({"context": CONTEXT, "question": QUESTION, "given": 3}, "text is empty"),
+        ({"context": CONTEXT, "question": QUESTION, "model": "mini"}, "puts out no text"),
+        ({"context": CONTEXT, "question": QUESTION, "model": "/etc/passwd"}, "does not have that model"),
+        ("text", "puts out no text"),
+    ],
+)
+def test_a_bad_question_gets_a_message(asked_server: Running, content: Any, words: str) -> None:
+    if isinstance(content, dict):
+        content = {"model": "chat", **content}
+    with asked_server.client() as client:
+        answer = client.post("/api/jobs", json={"answer": content})
+    assert answer.status_code == 422 and words in answer.json()["error"]
+
+
+def test_the_start_page_has_boxes_for_a_question(browser: Any, asked_server: Running) -> None:
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    trouble: list[str] = []
+    page.on("pageerror", lambda error: trouble.append(str(error)))
+    page.goto(asked_server.url)
+    page.get_by_role("textbox", name="Context").fill(CONTEXT)
+    page.get_by_label("Question", exact=True).fill(QUESTION)
+    page.get_by_label("Answer", exact=True).fill("In Oslo.")
+    page.get_by_role("button", name="Answer", exact=True).click()
+    page.locator(SENTENCES).first.wait_for()
+    assert page.locator(SENTENCES).count() == 3 and "question=" in page.evaluate("() => location.hash")
+    assert not page.get_by_label("Text to analyse").is_visible()
+    page.locator(WORDS).first.click()
+    page.wait_for_function("() => location.hash.includes('word=0')")
+    page.reload()
+    page.locator(f"{WORDS}.chosen").first.wait_for()
+    assert page.get_by_role("textbox", name="Context").input_value() == CONTEXT
+    page.get_by_role("button", name="Analyse one text").first.click()
+    assert page.get_by_label("Text to analyse").is_visible()
+    assert trouble == []
+    page.close()

@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 from support.tiny_architectures import (
     IMAGE,
+    PATCHES,
     tiny,
 )
 from transformers import (
@@ -42,6 +44,25 @@ def test_an_image_gives_patches_with_rows_and_columns(vit_folder: Path, tmp_path
     for same in (picture, np.asarray(picture), str(tmp_path / "picture.png")):
         np.testing.assert_array_equal(analyzer.analyze(same).map("Attn").values, analysis.map("Attn").values)
     assert not math.isnan(float(analysis.completeness.max()))
+
+
+def test_a_list_of_patches_is_read_without_its_padding() -> None:
+    analyzer = ns.load(tiny("siglip2_vision_model", **PATCHES))
+    pixels = torch.randn(1, 12, 48, generator=torch.Generator().manual_seed(0))
+    padded = {"pixel_values": pixels, "spatial_shapes": [[2, 5]], "pixel_attention_mask": [[1] * 10 + [0] * 2]}
+    analysis = analyzer.analyze(padded)
+    assert analysis.tokens[:6] == ["0,0", "0,1", "0,2", "0,3", "0,4", "1,0"] and len(analysis.tokens) == 10
+    kept: list[torch.Tensor] = []
+    layer = analyzer.model.encoder.layers[-1]  # pyright: ignore[reportAttributeAccessIssue]
+    with torch.no_grad(), layer.register_forward_hook(lambda _, __, output: kept.append(output)):
+        analyzer.model.eval()(**{name: torch.as_tensor(value) for name, value in padded.items()})
+    state = analyzer.traces(padded)[-1].states[-1]
+    assert state is not None
+    torch.testing.assert_close(state, kept[0][0, :10], rtol=1e-4, atol=1e-4)
+    with pytest.raises(ns.InputError, match="spatial_shapes"):
+        analyzer.analyze({"pixel_values": pixels})
+    with pytest.raises(ns.InputError, match="12 patches, not 5 rows and 3 columns"):
+        analyzer.analyze({"pixel_values": pixels, "spatial_shapes": [[5, 3]]})
 
 
 def test_a_file_that_is_no_image_is_refused(vit_folder: Path, tmp_path: Path) -> None:

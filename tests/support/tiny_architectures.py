@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedModel,
     SeamlessM4TForTextToText,
     SeamlessM4Tv2ForTextToText,
+    Siglip2ForImageClassification,
+    Siglip2VisionModel,
     SiglipForImageClassification,
     SiglipTextModel,
     TrOCRForCausalLM,
@@ -137,6 +139,7 @@ WAVES = dict(
 WHISPER = {**BART, "num_mel_bins": 6, "max_source_positions": 11, "max_target_positions": 32}
 SPECTROGRAM = dict(max_length=16, num_mel_bins=10, patch_size=4, time_stride=4, frequency_stride=3)
 IMAGE = dict(image_size=12, patch_size=4, num_channels=3)
+PATCHES = dict(num_patches=16, patch_size=4, num_channels=3)
 TOWERS = dict(text_config=SIZE, vision_config={**SIZE, **IMAGE})
 CLASSES: dict[str, type[PreTrainedModel]] = {
     "emu3_text_model": Emu3TextModel,
@@ -144,6 +147,8 @@ CLASSES: dict[str, type[PreTrainedModel]] = {
     "clip": CLIPForImageClassification,
     "siglip": SiglipForImageClassification,
     "metaclip_2": MetaClip2ForImageClassification,
+    "siglip2": Siglip2ForImageClassification,
+    "siglip2_vision_model": Siglip2VisionModel,
     "siglip_text_model": SiglipTextModel,
     "seamless_m4t": SeamlessM4TForTextToText,
     "seamless_m4t_v2": SeamlessM4Tv2ForTextToText,
@@ -287,6 +292,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("minimax", MINIMAX),
     ("doge", GROUPED),
     ("bitnet", GROUPED),
+    ("diffllama", {**GROUPED, "num_attention_heads": 4}),
     ("axk1", {**LATENT_EXPERTS, **LISTED_LAYERS}),
     ("trocr", dict(d_model=24, decoder_layers=2, decoder_attention_heads=3, decoder_ffn_dim=37)),
     ("gemma4_text", GEMMA4),
@@ -333,6 +339,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),
     ("longt5", {**T5, "local_radius": 3, "feed_forward_proj": "gated-gelu"}),
     ("longformer", dict(attention_window=4)),
+    ("siglip2", dict(vision_config={**SIZE, **PATCHES})),
+    ("siglip2_vision_model", PATCHES),
     ("fnet", {}),
     ("ibert", {}),
     ("data2vec-vision", dict(**IMAGE, use_relative_position_bias=True, layer_scale_init_value=0.1)),

@@ -1,8 +1,8 @@
 /** What the panels of an answer show: its shares in a word or in all, and the colours for them. */
-import { type Answer, type Focus, fedBy, type Shares, sharesOf } from "../model/answer";
+import { type Answer, type Focus, fedBy, fullFed, fullShare, type Shares, sharesOf } from "../model/answer";
 import type { Look } from "../section";
 import { inkOn, type Palette } from "./colour";
-import { largest, signs, tint } from "./flowview";
+import { signs, tint } from "./flowview";
 import type { Ink } from "./ink";
 
 export interface AnswerView {
@@ -16,6 +16,8 @@ export interface AnswerView {
   /** What the item in focus put into every word; null if none is, or if that is not known. */
   fed: number[] | null;
   colours: Palette;
+  /** The colours of words, by what the item in focus put into them. */
+  fedColours: Palette;
   ink: Ink;
   dark: boolean;
 }
@@ -28,9 +30,18 @@ export function answerView(
   look: Look,
 ): AnswerView {
   const shares = sharesOf(view, focus);
-  const limit = largest(shares.filter((_, item) => answer.items[item]!.ranked));
   const fed = focus?.kind === "item" ? fedBy(view, focus.index) : null;
-  return { answer, view, focus, chosen, shares, fed, colours: signs(limit, look.dark), ...look };
+  return {
+    answer,
+    view,
+    focus,
+    chosen,
+    shares,
+    fed,
+    colours: signs(fullShare(answer, shares), look.dark),
+    fedColours: signs(fed ? fullFed(view, fed) : 0, look.dark),
+    ...look,
+  };
 }
 
 /** Colour an element by a value, or not at all. */

@@ -73,7 +73,30 @@ export function parseSimilarityRequest(fragment: string): SimilarityRequest | nu
   return first === null || second === null ? null : { first, second, model: query.get("model") ?? "" };
 }
 
+/** A question about a context, and the answer, if the model is not to answer itself. */
+export interface AnswerRequest {
+  context: string;
+  question: string;
+  given: string;
+  model: string;
+}
+
+export function formatAnswerRequest({ context, question, given, model }: AnswerRequest): string {
+  return new URLSearchParams({ context, question, ...(given && { given }), model }).toString();
+}
+
+/** The request of a fragment; null where it has no question about a context. */
+export function parseAnswerRequest(fragment: string): AnswerRequest | null {
+  const query = new URLSearchParams(fragment.replace(/^#/u, ""));
+  const [context, question] = [query.get("context"), query.get("question")];
+  if (context === null || question === null) return null;
+  return { context, question, given: query.get("given") ?? "", model: query.get("model") ?? "" };
+}
+
 const NAMES = new Set([
+  "context",
+  "question",
+  "given",
   "similar",
   "to",
   "text",

@@ -5,14 +5,17 @@ import type { Payload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
 import { phrase } from "../model/tokens";
 import { mount } from "../mount";
+import { AnswerForm } from "./answerform";
 import { Form, type ModelSettings, type Settings } from "./form";
 import type { Host } from "./host";
 import { Cancelled, exact, ServerJob, type Status } from "./jobs";
 import {
   type AnalysisRequest,
   formatAnalysisRequest,
+  formatAnswerRequest,
   formatSimilarityRequest,
   parseAnalysisRequest,
+  parseAnswerRequest,
   parseSimilarityRequest,
   withoutRequest,
 } from "./requests";
@@ -59,17 +62,18 @@ interface Answer {
   host: Partial<Host>;
 }
 
-/** Which of the two forms is there: at the start both are. */
-type Mode = "start" | "analysis" | "similarity";
+/** Which of the forms is there: at the start all are. */
+type Mode = "start" | "analysis" | "similarity" | "answer";
 
 export class WebApp {
   private readonly form: Form;
   private readonly comparing: SimilarityForm;
+  private readonly asking: AnswerForm;
   private readonly bar = h("progress", { max: 1, value: 0, hidden: true, "aria-label": "Progress" });
   private readonly message = h("p", { class: "message", role: "status" });
   private readonly stage = h("div", { class: "explorer-holder" });
-  private readonly toComparing = link("Compare two texts\u2026", () => this.show("similarity"));
-  private readonly toAnalysis = link("Analyse one text\u2026", () => this.show("analysis"));
+  /** Ways from each form to the others. */
+  private readonly links: HTMLElement[] = [];
   private job: ServerJob | null = null;
   private mode: Mode = "start";
   /** What is shown, as it stands in the address. */
@@ -88,12 +92,13 @@ export class WebApp {
       () => this.changed(),
     );
     this.comparing = new SimilarityForm(settings, () => void this.compare());
-    for (const form of [this.form, this.comparing]) form.stop.addEventListener("click", () => this.cancel());
-    this.form.element.querySelector(".options")!.append(this.toComparing);
-    this.comparing.element.querySelector(".options")!.append(this.toAnalysis);
+    this.asking = new AnswerForm(settings, () => void this.answer());
+    for (const form of [this.form, this.comparing, this.asking])
+      form.stop.addEventListener("click", () => this.cancel());
+    this.connect();
     this.welcome();
     this.show("start");
-    root.replaceChildren(this.form.element, this.comparing.element, this.stage);
+    root.replaceChildren(this.form.element, this.comparing.element, this.asking.element, this.stage);
     root.classList.add("webapp");
     this.form.focus();
     window.addEventListener("hashchange", () => this.openAddress());
@@ -109,6 +114,13 @@ export class WebApp {
       void this.compare();
       return;
     }
+    const asked = parseAnswerRequest(window.location.hash);
+    if (asked && this.asking.offered) {
+      if (formatAnswerRequest(asked) === this.shown) return;
+      this.asking.set(asked);
+      void this.answer();
+      return;
+    }
     const request = parseAnalysisRequest(window.location.hash);
     if (!request || formatAnalysisRequest(request) === this.shown) return;
     this.form.set(request);
@@ -117,12 +129,30 @@ export class WebApp {
 
   private show(mode: Mode): void {
     this.mode = mode;
-    const { offered } = this.comparing;
-    this.form.element.hidden = mode === "similarity";
-    this.comparing.element.hidden = mode === "analysis" || !offered;
-    this.toComparing.hidden = mode === "start" || !offered;
-    this.toAnalysis.hidden = mode === "start";
-    (mode === "similarity" ? this.comparing : this.form).element.append(this.bar, this.message);
+    for (const [own, form] of this.forms) form.element.hidden = !(mode === "start" || mode === own) || !offered(form);
+    for (const element of this.links) element.hidden = mode === "start";
+    const shown = mode === "start" ? this.form : this.forms.get(mode)!;
+    shown.element.append(this.bar, this.message);
+  }
+
+  private get forms(): Map<Mode, Form | SimilarityForm | AnswerForm> {
+    return new Map<Mode, Form | SimilarityForm | AnswerForm>([
+      ["analysis", this.form],
+      ["similarity", this.comparing],
+      ["answer", this.asking],
+    ]);
+  }
+
+  /** A link in every form to each of the others that there are. */
+  private connect(): void {
+    for (const [from, form] of this.forms) {
+      for (const [to, other] of this.forms) {
+        if (from === to || !offered(other)) continue;
+        const element = link(`${NAMES[to]}\u2026`, () => this.show(to));
+        form.element.querySelector(".options")!.append(element);
+        this.links.push(element);
+      }
+    }
   }
 
   private changed(): void {
@@ -177,6 +207,14 @@ export class WebApp {
     });
   }
 
+  private async answer(): Promise<void> {
+    const { request } = this.asking;
+    await this.run("answer", async (job) => {
+      const payload = await job.run({ answer: request }, (status) => this.showStatus(job, status));
+      return { address: formatAnswerRequest(request), title: request.question, payload, host: {} };
+    });
+  }
+
   private async run(mode: Mode, answer: (job: ServerJob) => Promise<Answer>): Promise<void> {
     this.cancel();
     this.show(mode);
@@ -224,6 +262,7 @@ export class WebApp {
     } catch (error) {
       failure(this.stage, error);
     }
+    this.form.fold();
     this.write(withoutRequest(this.addressBar.readState()));
   }
 
@@ -259,7 +298,7 @@ export class WebApp {
 
   private busy(busy: boolean): void {
     this.bar.hidden = !busy;
-    for (const form of [this.form, this.comparing]) {
+    for (const form of this.forms.values()) {
       form.stop.hidden = !busy;
       form.submit.hidden = busy;
     }
@@ -269,6 +308,17 @@ export class WebApp {
     this.message.textContent = message;
     this.message.classList.toggle("wrong", wrong);
   }
+}
+
+const NAMES: Record<Mode, string> = {
+  start: "",
+  analysis: "Analyse one text",
+  similarity: "Compare two texts",
+  answer: "Ask about a context",
+};
+
+function offered(form: Form | SimilarityForm | AnswerForm): boolean {
+  return form instanceof Form || form.offered;
 }
 
 function link(text: string, act: () => void): HTMLElement {

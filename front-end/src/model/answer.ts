@@ -74,6 +74,22 @@ export function fedBy({ rows }: Shares, item: number): number[] | null {
   return rows?.map((row) => row[item]!) ?? null;
 }
 
+/** With less than this part of all that adds up, nothing gets the full colour: small shares stay pale together. */
+const FULL = 0.1;
+
+const size = (shares: Iterable<number>): number => sum(Array.from(shares, Math.abs));
+
+/** The share that gets the full colour: the largest of the spans, but at least a tenth of all sizes. */
+export function fullShare({ items }: Answer, shares: readonly number[]): number {
+  const ranked = shares.filter((_, item) => items[item]!.ranked);
+  return Math.max(...ranked.map(Math.abs), FULL * size(shares));
+}
+
+/** The same for what an item put into words, of which each has its own sizes. */
+export function fullFed({ rows }: Shares, fed: readonly number[]): number {
+  return Math.max(...fed.map((share, word) => Math.max(Math.abs(share), FULL * size(rows?.[word] ?? []))));
+}
+
 export const sum = (values: Iterable<number>): number => {
   let total = 0;
   for (const value of values) total += value;

@@ -3,6 +3,8 @@ import {
   type Answer,
   chosenOf,
   fedBy,
+  fullFed,
+  fullShare,
   parseAnswerState,
   ranking,
   sharesOf,
@@ -46,6 +48,15 @@ describe("the shares of an answer", () => {
   it("say what an item put into every word", () => {
     expect(fedBy(view, 1)).toEqual([-1, -0.5]);
     expect(fedBy({ ...view, rows: null }, 1)).toBeNull();
+  });
+  it("get the full colour if they are large, and stay pale together if all are tiny", () => {
+    expect(fullShare(answer, view.total)).toBe(2);
+    expect(fullShare(answer, [0.01, -0.02, 0, 9.97])).toBeCloseTo(1, 12);
+    expect(fullFed(view, [-1, -0.5])).toBe(1);
+    expect(fullFed({ ...view, rows: [Float32Array.of(0, 0, 0, 8), Float32Array.of(0, 0, 1, 0)] }, [0, 0])).toBeCloseTo(
+      0.8,
+      6,
+    );
   });
   it("belong to words without the spaces between them", () => expect(wordTexts(answer)).toEqual(["In", "Oslo"]));
 });

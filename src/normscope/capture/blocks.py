@@ -68,6 +68,7 @@ from normscope.families.spec import (
     InputScaledExpertsPart,
     LayerNormPart,
     LinearMixer,
+    PairedHeads,
     Part,
     PlainExpertsPart,
     PlainPart,
@@ -188,7 +189,7 @@ class TraceBuilder:
         for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
                 cross = isinstance(part, DispatchedCrossAttention)
-                weights = _gated(part, view.row_weights(part.module, rows, source=cross), view, rows)
+                weights = self._weighed(part, view.row_weights(part.module, rows, source=cross), view, rows)
                 if self.causal and not cross:
                     later = torch.arange(view.length, device=rows.device) > rows[:, None]
                     self._check_causal(bool((weights * later).any()))
@@ -300,7 +301,10 @@ class TraceBuilder:
             values = projected_values(part, self.weights, view, len(weights), d_head)
         else:
             weights, values = view.attention(part.module, source=cross)
-            weights = _gated(part, weights, view)
+            weights = self._weighed(part, weights, view)
+            if isinstance(part.value, PairedHeads):
+                groups, _, d_head = values.shape
+                values = projected_values(part, self.weights, view, groups // 2, 2 * d_head)
         if self.causal and not cross and not view.is_long:
             self._check_causal(bool(weights.triu(1).any()))
         groups, _, d_head = values.shape
@@ -319,11 +323,22 @@ class TraceBuilder:
         )
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
+    def _weighed(self, part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
+        """Weights `[head, row, key]` with their gates, or as differences of those of two heads."""
+        if isinstance(part, DispatchedAttention) and part.difference is not None:
+            first, second = weights.chunk(2)
+            return first - self.weights.share_of_second_heads(part.difference) * second
+        return _gated(part, weights, view, rows)
+
     def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
         """What the weights are made of; nothing where that is not known, unless it is required."""
         if self.scores == "no":
             return None
         try:
+            if part.difference is not None:
+                raise UnsupportedArchitectureError(
+                    "Weights that are differences of two softmaxes have no scores of one."
+                )
             return scores_of(part, self.weights, view, None if view.is_long else weights)
         except UnsupportedArchitectureError:
             if self.scores == "required":

@@ -41,7 +41,12 @@ def with_gates(
     if isinstance(part.gate, HeadGate):
         entering = view.output(part.gate.module).T[:, :, None]
         attention = replace(attention, gating=Gating(_activation(part.gate.activation), entering))
-    return attention if part.output_norm is None else _normalised(attention, part.output_norm, read, view)
+    if part.output_norm is not None:
+        attention = _normalised(attention, part.output_norm, read, view)
+    if isinstance(part, DispatchedAttention) and part.difference is not None:
+        factor = 1 - float(read.attribute(f"{part.difference.module}.lambda_init"))
+        attention = replace(attention, output=attention.output * factor)
+    return attention
 
 
 def gate_inputs(gate: ChannelGate, view: SequenceView, attention: Attention) -> Float[Tensor, "query head d_head"]:
@@ -69,7 +74,8 @@ def _activation(name: str | NamedActivation | None) -> Activation:
 def _normalised(attention: Attention, part: ContextNormPart, read: BlockWeights, view: SequenceView) -> Attention:
     heads, d_head, _ = attention.output.shape
     state, inner = view.input(part.module), heads * d_head
-    weight, epsilon = read.parameter(f"{part.module}.weight"), read.epsilon(part.module)
+    own, epsilon = read.attribute(f"{part.module}.weight"), read.epsilon(part.module)
+    weight = state.new_ones(d_head) if own is None else read.parameter(f"{part.module}.weight")
     if part.gate is not None:
         flat = view.second_input(part.module)
         attention = replace(attention, **_gated(part.gate, flat.unflatten(-1, (heads, d_head)).transpose(0, 1)))

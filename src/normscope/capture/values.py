@@ -26,6 +26,7 @@ from normscope.families.spec import (
     LatentPerHead,
     NormedHeads,
     NormPart,
+    PairedHeads,
     ScaledHeads,
     SequenceFirst,
     SideBySide,
@@ -42,6 +43,8 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
             return projected.unsqueeze(-2).expand(*projected.shape[:-1], groups, d_head)
         case SplitHeads() | NormedHeads() | SequenceFirst() | SideBySide() | ScaledHeads():
             return projected.unflatten(-1, (groups, d_head))
+        case PairedHeads():
+            return projected.unflatten(-1, (2, groups, d_head // 2)).movedim(-3, -2).flatten(-2)
         case FusedTail():
             return projected[..., -groups * d_head :].unflatten(-1, (groups, d_head))
         case FusedShards():

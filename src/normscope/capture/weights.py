@@ -17,6 +17,7 @@ from normscope.chain.activations import Activation, recognise
 from normscope.chain.trace import LayerNorm, Linear, Norm, RmsNorm
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.spec import (
+    Difference,
     FixedLayerNormPart,
     LayerNormPart,
     NamedActivation,
@@ -105,6 +106,15 @@ class BlockWeights:
         module = self.block.get_submodule(owner)
         with weights_at_hand(module):
             return getattr(module, name)
+
+    def share_of_second_heads(self, part: Difference) -> float:
+        """By how much the weights of the second half of the heads are taken off those of the first."""
+        products = [
+            (self.parameter(f"{part.module}.lambda_q{one}") * self.parameter(f"{part.module}.lambda_k{one}")).sum()
+            for one in (1, 2)
+        ]
+        first, second = (float(product.exp()) for product in products)
+        return first - second + float(self.attribute(f"{part.module}.lambda_init"))
 
     def _read(self, tensor: Tensor) -> Tensor:
         return tensor.detach().to(self.device, self.dtype)

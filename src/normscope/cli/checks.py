@@ -169,8 +169,6 @@ def check_answer_request(
         raise InputError(unknown(f"There is no unit {units!r}", units, "Units", UNITS))
     if hops is not None and hops != "all" and not (hops.isdecimal() and len(hops) < 10):
         raise InputError(f"Credit is handed on a number of times (--hops), or 'all' the way, not {hops!r}.")
-    if request.get("objective") == "contrast" and request.get("against") is None:
-        raise InputError("A contrast is with another answer: name it (--against).")
     if request.get("max_new_tokens", 1) < 1 or top < 1:
         raise InputError("--max-new-tokens and --top are at least 1.")
     if out is not None:

@@ -121,7 +121,7 @@ def _probe(analyzer: Analyzer, text: str | None) -> tuple[Input, Input | None]:
     """What to analyse when checking a model, and, for a decoder, its target."""
     if analyzer.family.reads == "image":
         say("Analysing an image of random pixels.")
-        return {"pixel_values": _random_pixels(analyzer)}, None
+        return _random_pixels(analyzer), None
     decoded = analyzer.family.encoder is not None
     if analyzer.family.reads == "audio":
         say("Analysing a sound of random samples.")
@@ -151,15 +151,12 @@ def _random_sound(analyzer: Analyzer) -> dict[str, Tensor]:
     return {argument(module): noise(module, 1, torch.Generator().manual_seed(0))}
 
 
-def _random_pixels(analyzer: Analyzer) -> Tensor:
+def _random_pixels(analyzer: Analyzer) -> dict[str, Tensor]:
     import torch
 
-    from normscope.families.spec import image_config
+    from normscope.inputs import images
 
-    config: Any = image_config(analyzer.model.config)
-    size = config.image_size
-    height, width = (size, size) if isinstance(size, int) else size
-    return torch.randn(1, config.num_channels, height, width, generator=torch.Generator().manual_seed(0))
+    return images.noise(analyzer.model, 1, torch.Generator().manual_seed(0))
 
 
 def convert_command(

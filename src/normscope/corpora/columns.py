@@ -16,20 +16,22 @@ _USUAL = ("text", "sentence", "sentence1", "premise", "content")
 
 
 def read_jsonl(path: Path, problems: Problems, field: str | None, pair_field: str | None) -> Iterator[Record]:
-    def rows() -> Iterator[tuple[str, object]]:
-        for number, line in read_lines(path, problems):
-            where = f"{path}:{number}"
-            if not line.strip():
-                problems.left_out("empty line")
-                continue
-            try:
-                row = json.loads(line, object_pairs_hook=_named_once)
-            except (ValueError, RecursionError) as error:
-                problems.bad_row(where, "malformed row", f"not JSON ({error}).")
-            else:
-                yield where, row
+    return records_of(read_jsonl_rows(path, problems), problems, field, pair_field)
 
-    return records_of(rows(), problems, field, pair_field)
+
+def read_jsonl_rows(path: Path, problems: Problems) -> Iterator[tuple[str, object]]:
+    """The values of the lines of a file, each with its position."""
+    for number, line in read_lines(path, problems):
+        where = f"{path}:{number}"
+        if not line.strip():
+            problems.left_out("empty line")
+            continue
+        try:
+            row = json.loads(line, object_pairs_hook=_named_once)
+        except (ValueError, RecursionError) as error:
+            problems.bad_row(where, "malformed row", f"not JSON ({error}).")
+        else:
+            yield where, row
 
 
 def read_separated(

@@ -14,6 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
+from normscope.corpora.answers import read_answers
 from normscope.corpora.clark import read_clark
 from normscope.corpora.columns import read_jsonl, read_parquet, read_separated, records_of
 from normscope.corpora.conll import read_conll
@@ -61,7 +62,19 @@ def _numbered(rows: Any, where: str) -> Iterator[tuple[str, object]]:
 # ---- The corpus ------------------------------------------------------------------------------------------------------
 
 Format = Literal[
-    "auto", "text", "jsonl", "csv", "tsv", "parquet", "conll", "clark", "pairs", "evidence", "text-pairs", "dataset"
+    "auto",
+    "text",
+    "jsonl",
+    "csv",
+    "tsv",
+    "parquet",
+    "conll",
+    "clark",
+    "pairs",
+    "evidence",
+    "text-pairs",
+    "answers",
+    "dataset",
 ]
 Unit = Literal["line", "paragraph", "packed"]
 
@@ -89,6 +102,9 @@ _SUFFIXES: dict[str, Format] = {
     ".src-tgt": "pairs",
     ".pairs": "pairs",
 }
+
+_OF_KNOWN_ROWS = {"evidence": read_evidence, "text-pairs": read_text_pairs, "answers": read_answers}
+"""Readers of formats whose columns or fields have names of their own."""
 
 _MAY_BE_IDS: tuple[Format, ...] = ("jsonl", "parquet", "dataset")
 """The formats whose rows may be token ids, which need no tokenizer."""
@@ -284,8 +300,8 @@ class Corpus:
                 return read_clark(path, problems, allow_pickle=self.allow_pickle)
             case "pairs":
                 return read_pairs(path, problems, None if self.gold is None else Path(self.gold), self.gold_base)
-            case "evidence" | "text-pairs" as kind:
-                return (read_evidence if kind == "evidence" else read_text_pairs)(path, problems)
+            case "evidence" | "text-pairs" | "answers" as kind:
+                return _OF_KNOWN_ROWS[kind](path, problems)
             case "dataset" | "auto":
                 return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from normscope.corpora.record import EvidenceTokens, Gold, TextPair
+from normscope.corpora.record import AskedSentences, EvidenceTokens, Gold, TextPair
 from normscope.inputs import TokenSequence
 
 MASKED_SHARE = 0.12
@@ -19,7 +19,8 @@ class Item:
 
     `entities` has for every token the number of its entity, -1 outside. With `target`, the sequence is to be translated:
     `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words. With
-    `compared`, two texts are compared, and the sequence is the first.
+    `compared`, two texts are compared, and the sequence is the first. With `asked`, a question is asked about sentences, and
+    the sequence is all of their text.
     """
 
     number: int
@@ -32,6 +33,7 @@ class Item:
     gold: Gold | None = None
     evidence: EvidenceTokens | None = None
     compared: TextPair | None = None
+    asked: AskedSentences | None = None
 
     @property
     def length(self) -> int:

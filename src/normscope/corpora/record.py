@@ -83,6 +83,20 @@ class TextPair:
 
 
 @dataclass(frozen=True)
+class AskedSentences:
+    """A question about sentences, its answer, and the sentences (from 0) that the answer rests on: none, if it is in none.
+
+    `collection` is the set of such rows that this one belongs to.
+    """
+
+    collection: str
+    sentences: tuple[str, ...]
+    question: str
+    answer: str
+    evidence: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
@@ -98,6 +112,7 @@ class Record:
     ids: Mapping[str, object] | None = None
     evidence: Evidence | None = None
     compared: TextPair | None = None
+    asked: AskedSentences | None = None
 
     def texts(self) -> Iterator[str]:
         """All texts that will be tokenized."""
@@ -108,6 +123,8 @@ class Record:
             yield from (self.evidence.good, self.evidence.bad, self.evidence.words)
         if self.compared is not None:
             yield from (self.compared.first, self.compared.second)
+        if self.asked is not None:
+            yield from (*self.asked.sentences, self.asked.question, self.asked.answer)
 
 
 # ---- Problems: rows that cannot be used are recorded with their location, left out or refused, and counted -----------

@@ -14,7 +14,7 @@ from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.corpora.evidence import context_of
 from normscope.corpora.item import Item
-from normscope.corpora.record import CorpusError, Evidence, Problems, Record, TextPair, is_text
+from normscope.corpora.record import AskedSentences, CorpusError, Evidence, Problems, Record, TextPair, is_text
 from normscope.corpora.token_ids import TokenIds
 from normscope.corpora.tokenize_pairs import PairTokenizer, with_languages, words_of_tokens
 from normscope.errors import InputError
@@ -93,6 +93,8 @@ class Encoder:
             return self._evidence(record, record.evidence, number)
         if record.compared is not None:
             return self._compared(record, record.compared, number)
+        if record.asked is not None:
+            return self._asked(record, record.asked, number)
         if record.target is not None:
             return self._pair(record, number)
         if record.words is not None:
@@ -219,6 +221,21 @@ class Encoder:
             self.problems.left_out("too long, left out")  # a cut text is another, and loses words that links name
             return None
         return Item(number, record.where, first, compared=cased) if self._fits(record, longest) else None
+
+    # ---- questions about sentences -------------------------------------------------------------------------------------
+
+    def _asked(self, record: Record, asked: AskedSentences, number: int) -> Item | None:
+        cased = replace(
+            asked,
+            sentences=tuple(map(self._cased, asked.sentences)),
+            question=self._cased(asked.question),
+            answer=self._cased(asked.answer),
+        )
+        sequence = self._read(" ".join([*cased.sentences, cased.question, cased.answer]), None)
+        if len(sequence) > self.max_tokens and self.too_long == "truncate":
+            self.problems.left_out(f"{TOO_LONG}, left out")  # a cut text may have lost its evidence
+            return None
+        return Item(number, record.where, sequence, asked=cased) if self._fits(record, len(sequence)) else None
 
     # ---- sentence pairs --------------------------------------------------------------------------------------------------
 

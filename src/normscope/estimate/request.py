@@ -13,8 +13,7 @@ from normscope.decompose.dense import PLAIN
 from normscope.errors import InputError
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import SHORT, ShortRun, Stacks, asked_of, explained_of, lengths_of
-from normscope.families.spec import Config, image_config
-from normscope.inputs import Reading, read_targets
+from normscope.inputs import Reading, images, read_targets
 from normscope.inputs.audio import argument, noise
 from normscope.methods import resolve
 from normscope.methods.norms import Decomposition
@@ -95,11 +94,8 @@ def short_explanation(
 
 def _short_input(model: Model) -> tuple[dict[str, Any], dict[str, Any] | None]:
     if model.family.reads == "image":
-        config: Config = model.config
-        size = image_config(config).image_size
-        height, width = (size, size) if isinstance(size, int) else size
-        device = entry_device(model.module)
-        return {"pixel_values": torch.zeros(1, config.num_channels, height, width, device=device)}, None
+        device, generator = entry_device(model.module), torch.Generator().manual_seed(0)
+        return {name: tensor.to(device) for name, tensor in images.noise(model.module, 1, generator).items()}, None
     ids: dict[str, Any] = {"input_ids": [[_plain_token(model)] * SHORT]}
     if model.family.reads == "audio":
         sound = noise(model.module, 1, torch.Generator().manual_seed(0)).to(entry_device(model.module))

@@ -105,9 +105,9 @@ def _roles(analyzer: Analyzer) -> dict[str, str]:
 class Needs:
     """What an experiment needs of every sequence: measures, and whether tokens are masked first, as in the papers.
 
-    `labels`, `gold`, `evidence` and `compared` require a corpus with named entities, word alignments, known evidence or
-    pairs of texts to compare; `corpus` requires one at all. With `asks_model` the experiment needs no measures and runs the
-    model itself.
+    `labels`, `gold`, `evidence`, `compared` and `asked` require a corpus with named entities, word alignments, known
+    evidence, pairs of texts to compare or questions about sentences; `corpus` requires one at all. With `asks_model` the
+    experiment needs no measures and runs the model itself.
     """
 
     measures: tuple[AnyMeasure, ...] = ()
@@ -118,6 +118,7 @@ class Needs:
     evidence: bool = False
     asks_model: bool = False
     compared: bool = False
+    asked: bool = False
 
 
 @dataclass(frozen=True)

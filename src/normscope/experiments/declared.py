@@ -335,3 +335,23 @@ class TextSimilarity(DeclaredExperiment):
     paper = "none"
     shows = "where the similarity of two texts lies"
     summary = "where the similarity of two texts lies, and what its table finds (--format text-pairs)"
+
+
+@dataclass(frozen=True)
+class Answers(MethodTrial):
+    """Options: `methods`, names separated by commas, or all; `objectives`, what the pull-back compares the answer's logits
+    with, the first of which the other methods explain too; `answer`, the known one (`given`) or the model's own (`own`),
+    of which the part that says the known one is explained; `removals`, up to how many sentences each is taken out by
+    itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
+
+    methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
+    objectives: tuple[str, ...] = ("contrast", "alternatives", "centred", "logit")
+    answer: str = "given"
+    removals: int = 40
+    reference: str = "pull-back contrast"
+
+    name = "answers"
+    module = "normscope.experiments.faithfulness.answers"
+    paper = "Cohen-Wang et al. 2024"
+    shows = "rank of the evidence, and what the answer loses without it, by method"
+    summary = "does a method find the sentence that an answer is from? (--format answers)"

@@ -23,6 +23,9 @@ from normscope.inputs.prompt import Prompt, Segment
 from normscope.models.model import Model
 from normscope.options import Objective
 
+DEFAULT_OBJECTIVE: Objective = "contrast"
+"""What is explained of an answer's tokens, each against the most probable other one: it finds evidence most often."""
+
 NO_OUTPUT = -1
 """The output of a token that the model did not put out itself."""
 
@@ -154,18 +157,12 @@ class AnswerEngine:
         )
 
     @property
-    def plain_objective(self) -> Objective:
-        """What is explained of tokens that nothing is set against."""
-        return "centred" if self.objective == "contrast" else self.objective
-
-    @property
     def _outputs(self) -> list[Output]:
         return [Output(self.first_row + place, number) for place, number in enumerate(self.exchange.ids)]
 
-    def spans(self, spans: Sequence[Sequence[int]], objective: Objective | None = None) -> PulledSpans:
+    def spans(self, spans: Sequence[Sequence[int]]) -> PulledSpans:
         """Sums of tokens of the answer, explained: each span is a list of indices in it."""
-        chosen: Objective = objective or self.objective
-        return pull_back_spans(self.model, self.sequence, self._outputs, spans, chosen, self.request)
+        return pull_back_spans(self.model, self.sequence, self._outputs, spans, self.objective, self.request)
 
     def contrast(self, part: Sequence[int], against: str | Sequence[int]) -> tuple[int, PulledSpans]:
         """Why a part of the answer stands there rather than another text: the first token in which they differ.

@@ -66,7 +66,7 @@ def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, Any]:
 
 def _table(answer: Answer) -> tuple[np.ndarray | None, str]:
     """Shares and, last, what is outside of the tokens, `[output, token + outside]`; or why there are none."""
-    if answer.objective == "contrast":
+    if answer.attrs["against"]:
         return None, "A contrast is explained at one token, so that there are no shares of single words."
     outputs, tokens = len(answer.output_tokens), len(answer.tokens)
     short = outputs <= MOST_OUTPUTS and outputs * tokens <= MOST_CELLS

@@ -1,4 +1,4 @@
-"""Parses requests to the web app: analyses to compute, a prediction to explain, or texts to compare.
+"""Parses requests to the web app: analyses to compute, a prediction to explain, texts to compare, or a question to answer.
 
 Owns every error about a request's content. Models are those of the server, by name; a request cannot name a file.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
@@ -28,6 +29,9 @@ _MOST_PIXELS = 25_000_000
 _MOST_LABELS = 2**31
 
 MOST_PASSAGES = 50
+
+_BETWEEN_DOCUMENTS = re.compile(r"^\s*-{3,}\s*$", re.MULTILINE)
+"""A line of hyphens."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +63,16 @@ class Pairing:
     seconds: list[str]
 
 
+@dataclass(frozen=True)
+class Asking:
+    """Documents, a question about them, and its answer, if the model is not to answer itself."""
+
+    analyzer: Analyzer
+    documents: list[str]
+    question: str
+    answer: str | None
+
+
 def task_of(analyzer: Analyzer) -> Task | None:
     """What the model predicts; `None` for one without a head."""
     try:
@@ -77,6 +91,7 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
         "task": task_of(analyzer),
         "mask": getattr(analyzer.tokenizer, "mask_token", None) if task_of(analyzer) == "masked-lm" else None,
         "embeds": _embeds(analyzer),
+        "answers": _answers(analyzer),
     }
 
 
@@ -87,6 +102,11 @@ def _embeds(analyzer: Analyzer) -> bool:
     except NormscopeError:
         return False
     return True
+
+
+def _answers(analyzer: Analyzer) -> bool:
+    """Whether a model puts out a text of which it can be said where it came from."""
+    return task_of(analyzer) in ("causal-lm", "seq2seq-lm") and bool(getattr(analyzer.tokenizer, "is_fast", False))
 
 
 def _check_embeds(analyzer: Analyzer) -> None:
@@ -152,6 +172,19 @@ class Reader:
         if len(passages) > MOST_PASSAGES:
             raise InputError(f"There are {len(passages)} lines to compare with, and this server takes {MOST_PASSAGES}.")
         return Pairing(analyzer, first, passages)
+
+    def asking(self, content: Mapping[str, object]) -> Asking:
+        """The question that a request wants answered. Lines of hyphens are between documents."""
+        requested = content.get("answer")
+        entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
+        analyzer = self._analyzer(entry)
+        if not _answers(analyzer):
+            raise InputError("This model puts out no text, so that it has no answer to explain: choose another.")
+        context, question = self._text(entry.get("context")), self._text(entry.get("question"))
+        documents = [part.strip() for part in _BETWEEN_DOCUMENTS.split(context) if part.strip()]
+        if not documents:
+            raise InputError("The context has no text. Type what the question is about.")
+        return Asking(analyzer, documents, question, self._text(entry["given"]) if entry.get("given") else None)
 
     def _label(self, label: object) -> int | str | None:
         if label is None or label == "":

@@ -24,9 +24,9 @@ from normscope.errors import InputError, NormscopeError
 from normscope.explorer.jobs import Job, Queue, QueueFull
 from normscope.explorer.page import bundle, shell
 from normscope.explorer.payload import exact_map
-from normscope.explorer.requests import Order, Pairing, Question, Reader, check_servable, described
+from normscope.explorer.requests import Asking, Order, Pairing, Question, Reader, check_servable, described
 from normscope.explorer.security import Guard, Rules
-from normscope.explorer.work import Result, analyse, compare, explain
+from normscope.explorer.work import Result, analyse, answer, compare, explain
 from normscope.methods import available_methods
 from normscope.results.analysis import Analysis
 
@@ -201,6 +201,9 @@ class WebApp:
         if "similarity" in content:
             pairing = self.reader.pairing(content)
             return lambda job: self._compare(job, pairing)
+        if "answer" in content:
+            asking = self.reader.asking(content)
+            return lambda job: self._answer(job, asking)
         orders, heads = self.reader.orders(content)
         return lambda job: self._analyze(job, orders, heads=heads)
 
@@ -218,6 +221,9 @@ class WebApp:
 
     def _compare(self, job: Job, pairing: Pairing) -> Result:
         return compare(pairing, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)
+
+    def _answer(self, job: Job, asking: Asking) -> Result:
+        return answer(asking, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)
 
 
 def _exact_values(analyses: list[Analysis], query: dict[str, str]) -> bytes:

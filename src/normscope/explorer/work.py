@@ -1,4 +1,4 @@
-"""The work of a request, in the queue's thread: analyses inputs, explains a prediction or compares texts for the front end.
+"""The work of a request, in the queue's thread: analyses, explanations, comparisons and answers for the front end.
 
 The only module that knows how an analysis reports its progress and is stopped between layers.
 """
@@ -15,13 +15,16 @@ from PIL import Image
 from normscope.errors import InputError
 from normscope.explorer.payload import payload_json
 from normscope.explorer.predictions import decoder_text_of, explained_prediction
-from normscope.explorer.requests import Order, Pairing, Question, task_of
+from normscope.explorer.requests import Asking, Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
 from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
 
-__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "compare", "explain"]
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "answer", "compare", "explain"]
+
+MOST_NEW_TOKENS = 100
+"""Of an answer that a model gives."""
 
 _SPLIT_BY_HEADS = (NORMS, "projections")
 
@@ -145,6 +148,38 @@ def compare(
         found = analyzer.similarity(pairing.first, seconds, retrieval=retrieval, on_progress=told)
     ranked = sorted(found, key=lambda similarity: -similarity.value)
     return Result([], payload_json(*ranked).encode("ascii"))
+
+
+def answer(
+    asking: Asking,
+    *,
+    most_tokens: int,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Let the model answer a question about documents (unless the answer is given), and explain the answer.
+
+    Raises:
+        InputError: the documents are too long, or there is no answer.
+        Cancelled: nobody wants the result any more.
+    """
+    analyzer = asking.analyzer
+    _check_length(Order(analyzer, "\n\n".join([*asking.documents, asking.question, asking.answer or ""])), most_tokens)
+
+    def on_text(_: str) -> None:
+        if cancelled():
+            raise Cancelled
+
+    with Steps([len(analyzer.layers)], tell, cancelled).next() as on_progress:
+        found = analyzer.explain_answer(
+            context=asking.documents,
+            question=asking.question,
+            answer=asking.answer,
+            max_new_tokens=MOST_NEW_TOKENS,
+            on_text=on_text,
+            on_progress=on_progress,
+        )
+    return Result([], payload_json(found).encode("ascii"))
 
 
 def _analysis(order: Order, heads: bool, tell: Callable[[int, int], None]) -> Analysis:

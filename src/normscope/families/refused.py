@@ -11,7 +11,7 @@ from functools import cache
 from normscope.errors import UnsupportedArchitectureError
 
 TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
-    ("CLIPModel", "SiglipModel", "MetaClip2Model"),
+    ("CLIPModel", "SiglipModel", "Siglip2Model", "MetaClip2Model"),
     "it has two towers, one for images and one for texts. Compare an image with a text (similarity), or analyse one tower: "
     "analyzer.of_stack('image') or analyzer.of_stack('text'), that is, model.vision_model or model.text_model.",
 )
@@ -71,7 +71,7 @@ _TYPES: dict[str, str] = {
     _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
     _SHARED: "zamba zamba2",
     _SIDE_BY_SIDE: ("falcon_h1"),
-    _GATED: ("beam diffllama hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam hrm_text muse_glimmer_text neomme"),
     _STREAMS: (
         "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
         "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"
@@ -79,12 +79,12 @@ _TYPES: dict[str, str] = {
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: (
-        "cvt dinat donut-swin focalnet hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
-        "segformer siglip2 siglip2_vision_model swiftformer swin swinv2"
+        "cvt dinat donut-swin hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
+        "segformer swiftformer swin swinv2"
     ),
     _CONVOLUTIONS: (
-        "bit convnext convnextv2 dinov3_convnext efficientnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer pp_lcnet "
-        "regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
+        "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
+        "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
     ),
     _AUDIO: (
         "bark canary clap cohere_asr csm dia fastspeech2_conformer "

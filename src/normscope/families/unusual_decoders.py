@@ -6,6 +6,7 @@
 | weights are products of queries and keys that decay; residuals go around the branches normalised and scaled | MiniMax |
 | the residual is multiplied by a vector | Doge |
 | a norm lies inside the attention and inside the network, before their last projections | BitNet |
+| weights are the difference of two softmaxes, and what a pair of heads outputs is normalised | DiffLlama |
 | a norm follows the experts, but no other network | A.X K1 |
 | values are normalised, or made by the projection of keys; what leaves a block is multiplied by a number | Gemma 4 |
 """
@@ -29,6 +30,7 @@ from normscope.families.spec import (
     Config,
     ContextNormPart,
     DecayedProducts,
+    Difference,
     DispatchedAttention,
     EndScaled,
     ExpertsPart,
@@ -36,6 +38,7 @@ from normscope.families.spec import (
     FusedPerHead,
     LinearMixer,
     NormedHeads,
+    PairedHeads,
     PlainPart,
     PreNorm,
     RmsNormPart,
@@ -141,6 +144,20 @@ def _axk1_layers(config: Config) -> list[Topology]:
     return [Sandwich(LATENT_ATTENTION, NO_NORM, before, experts if each else GATED, after[each]) for each in sparse]
 
 
+DIFF_LLAMA = decoder(
+    "diffllama",
+    PreNorm(
+        replace(
+            ATTENTION,
+            value=PairedHeads("self_attn.v_proj"),
+            difference=Difference("self_attn"),
+            output_norm=ContextNormPart("self_attn.groupnorm"),
+        ),
+        RmsNormPart(SECOND_NORM),
+        GATED,
+    ),
+)
+
 AXK1 = decoder("axk1", _axk1_layers)
 
 
@@ -176,4 +193,4 @@ def _gemma4_layer(config: Config, kind: str) -> EndScaled:
 
 GEMMA4 = decoder("gemma4", _gemma4_layers, "gemma4_text", "gemma4_unified_text")
 
-FAMILIES = (NEMOTRON_H, MINIMAX, DOGE, BITNET, AXK1, GEMMA4)
+FAMILIES = (NEMOTRON_H, MINIMAX, DOGE, BITNET, DIFF_LLAMA, AXK1, GEMMA4)

@@ -6,6 +6,7 @@
 | the feed-forward is plain or gated by configuration | DINOv2 |
 | register tokens stand between the class token and the patches | DINOv2 with registers |
 | there is no class token | I-JEPA, SigLIP |
+| patches are given as a list, with the shape of the image beside it | SigLIP 2 |
 | a model of two towers takes an image and a text: each tower is a model of its own | CLIP, SigLIP |
 | the text tower is causal; it is not | CLIP; SigLIP |
 """
@@ -137,6 +138,8 @@ IMAGE_TOWER = Family(
     reads="image",
 )
 
+PATCHES_TOWER = replace(IMAGE_TOWER, name="siglip2-image", model_types=("siglip2_vision_model", "siglip2"), alone=True)
+
 CAUSAL_TEXT_TOWER = Family(
     "clip-text",
     ("clip_text_model", "metaclip_2_text_model"),
@@ -145,4 +148,4 @@ CAUSAL_TEXT_TOWER = Family(
 
 TEXT_TOWER = Family("siglip-text", ("siglip_text_model", "tipsv2_text_model"), Stack("encoder.layers.*", _TOWER))
 
-FAMILIES = (VIT, BEIT, DATA2VEC, DINOV2, IMAGE_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)
+FAMILIES = (VIT, BEIT, DATA2VEC, DINOV2, IMAGE_TOWER, PATCHES_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)

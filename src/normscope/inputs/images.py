@@ -51,6 +51,8 @@ def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenS
         if "pixel_values" not in item:
             raise InputError("An encoded image needs 'pixel_values'.")
         pixels = torch.as_tensor(item["pixel_values"]).float()
+        if _reads_patches(model):
+            return _packed(pixels, cast("Mapping[str, object]", item).get("spatial_shapes"), model)
         return _patches(pixels[0] if pixels.dim() == 4 else pixels, None, model)
     if processor is None:
         raise InputError(
@@ -58,7 +60,10 @@ def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenS
             "Give its pixels instead: {'pixel_values': tensor}."
         )
     image = _open(item)
-    pixels = processor(images=image, return_tensors="pt")["pixel_values"][0]
+    made = processor(images=image, return_tensors="pt")
+    if _reads_patches(model):
+        return _packed(made["pixel_values"][0], made["spatial_shapes"][0], model, image)
+    pixels = made["pixel_values"][0]
     return _patches(pixels, np.asarray(image.resize((pixels.shape[-1], pixels.shape[-2]))), model)
 
 
@@ -78,13 +83,55 @@ def _open(item: object) -> Image.Image:
         raise InputError(f"{item!r:.80} is not an image that can be read: {error}") from error
 
 
+def noise(model: PreTrainedModel, count: int, generator: torch.Generator) -> dict[str, Tensor]:
+    """Random pixels of the shape that a model reads."""
+    config = image_config(model.config)
+    if _reads_patches(model):
+        shape, width = (3, 4), config.num_channels * config.patch_size**2
+        pixels = torch.randn(count, shape[0] * shape[1], width, generator=generator)
+        mask = torch.ones(pixels.shape[:2], dtype=torch.long)
+        return {"pixel_values": pixels, "spatial_shapes": torch.tensor([shape] * count), "pixel_attention_mask": mask}
+    size = config.image_size
+    height, width = (size, size) if isinstance(size, int) else size
+    return {"pixel_values": torch.randn(count, config.num_channels, height, width, generator=generator)}
+
+
+def _reads_patches(model: PreTrainedModel) -> bool:
+    """Whether a model reads a list of patches, whose number differs from image to image, and no picture (SigLIP 2)."""
+    tower = getattr(model.base_model, "vision_model", model.base_model)
+    return hasattr(getattr(tower, "embeddings", None), "resize_positional_embeddings")
+
+
+def _packed(pixels: Tensor, shape: object, model: PreTrainedModel, image: Image.Image | None = None) -> TokenSequence:
+    """The patches of an image, of which the model gets only those that are there, without padding."""
+    if shape is None:
+        raise InputError("An encoded image of this model needs 'spatial_shapes': how many rows and columns of patches.")
+    rows, columns = (int(number) for number in torch.as_tensor(shape).flatten())
+    pixels = pixels[0] if pixels.dim() == 3 else pixels
+    if not 0 < rows * columns <= len(pixels):
+        raise InputError(f"The image has {len(pixels)} patches, not {rows} rows and {columns} columns of them.")
+    size = int(image_config(model.config).patch_size)
+    shown = None if image is None else np.asarray(image.resize((columns * size, rows * size)))
+    signal = {
+        "pixel_values": pixels[: rows * columns],
+        "spatial_shapes": torch.tensor([rows, columns]),
+        "pixel_attention_mask": torch.ones(rows * columns, dtype=torch.long),
+    }
+    return _sequence([], rows, columns, signal, shown)
+
+
 def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
     """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
     size = image_config(model.config).patch_size
     height, width = (size, size) if isinstance(size, int) else tuple(size)
     rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
+    return _sequence(_special_tokens(model), rows, columns, {"pixel_values": pixels}, image)
+
+
+def _sequence(
+    special: list[str], rows: int, columns: int, signal: dict[str, Tensor], image: np.ndarray | None
+) -> TokenSequence:
     patches = [(row, column) for row in range(rows) for column in range(columns)]
-    special = _special_tokens(model)
     tokens = [*special, *(f"{row},{column}" for row, column in patches)]
     return TokenSequence(
         features={},
@@ -93,7 +140,7 @@ def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -
         word_ids=[NO_WORD] * len(special) + list(range(len(patches))),
         words=tokens,
         text="",
-        signal={"pixel_values": pixels},
+        signal=signal,
         image=image,
         grid=[(-1, -1)] * len(special) + patches,
     )

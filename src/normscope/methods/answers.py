@@ -10,7 +10,14 @@ from typing import cast
 from transformers import PreTrainedTokenizerBase
 
 from normscope.errors import InputError
-from normscope.explain.answering import AnswerEngine, Exchange, answer_tokens, check_generates, exchange_of
+from normscope.explain.answering import (
+    DEFAULT_OBJECTIVE,
+    AnswerEngine,
+    Exchange,
+    answer_tokens,
+    check_generates,
+    exchange_of,
+)
 from normscope.explain.parse import longest_continued
 from normscope.explain.pulling import PullRequest
 from normscope.families.heads import refuse_made_up_head
@@ -21,9 +28,6 @@ from normscope.options import Objective, ff_baseline_of, objective_of, weights_o
 from normscope.request import AnswerRequest
 from normscope.results import answer_schema as names
 from normscope.results.answer import Answer
-
-DEFAULT_OBJECTIVE: Objective = "centred"
-"""What is explained of an answer's tokens. It finds the sentence that an answer is in more often than the logit does."""
 
 _END_OF_LINE = "\n"
 
@@ -62,14 +66,10 @@ def read_prompt(model: Model, asked: AnswerRequest) -> tuple[Prompt, str | Seque
 
 def _objective(asked: AnswerRequest) -> Objective:
     if asked.objective is None:
-        return DEFAULT_OBJECTIVE if asked.against is None else "contrast"
+        return DEFAULT_OBJECTIVE
     objective = objective_of(asked.objective)
-    if (objective == "contrast") != (asked.against is not None):
-        raise InputError(
-            "A contrast is with another answer: name it (against=...)."
-            if asked.against is None
-            else f"With another answer (against), the objective is a contrast, not {objective!r}."
-        )
+    if asked.against is not None and objective != "contrast":
+        raise InputError(f"With another answer (against), the objective is a contrast, not {objective!r}.")
     return objective
 
 

@@ -26,7 +26,7 @@ _MEANINGS = {
     "logit": "the logits of its tokens",
     "alternatives": "the logits of its tokens above those of the alternatives",
     "centred": "the logits of its tokens above their mean",
-    "contrast": "the logit of its token above that of the other answer",
+    "contrast": "the logits of its tokens above those of the next best",
 }
 
 
@@ -48,10 +48,12 @@ def answer_view(answer: Answer, unit: Unit = "sentence", count: int = 10) -> Gro
 def heading(answer: Answer) -> str:
     """What is explained, by which objective, and how credit went on through the generated text."""
     explained = "" if answer.explained == answer.text else f"{answer.explained!r}: "
-    against = f" ({answer.attrs['against']!r})" if answer.objective == "contrast" else ""
+    against = answer.attrs["against"]
+    other = f"the logit of its token above that of the other answer ({against!r})"
+    what = other if against else _MEANINGS[answer.objective]
     hops = str(answer.attrs.get("hops", ""))
     through = "" if not hops else ", through the generated text" + ("" if hops == "all" else f" ({hops} hops)")
-    return f"{explained}{_MEANINGS[answer.objective]}{against}, {answer.value:+.2f} together{through}"
+    return f"{explained}{what}, {answer.value:+.2f} together{through}"
 
 
 def notes(answer: Answer) -> list[str]:

@@ -72,7 +72,7 @@ class Answer(Result):
 
     @property
     def objective(self) -> str:
-        """What is explained of every token: its `logit`, its `centred` logit, or a `contrast`."""
+        """What is explained of every token: a `contrast`, its `alternatives`, its `centred` or its plain `logit`."""
         return str(self._dataset.attrs["objective"])
 
     @property
@@ -165,7 +165,7 @@ class Answer(Result):
 
         Args:
             unit: sum over sentences (default), tokens, words, lines, paragraphs, documents or turns.
-            rank: by the share of a unit, or by the mean share of its tokens.
+            rank: by the share of a unit, by the mean share of its tokens, or by their positive shares alone.
             language: the language of the text, for its abbreviations: a code such as `"de"`.
 
         Examples:
@@ -262,6 +262,7 @@ class Answer(Result):
                 start=start,
                 end=end,
                 source=text.source_at(start),
+                positive=float(np.maximum(shares[places == number], 0).sum()),
             )
             for number, (start, end, name) in enumerate(found)
         ]
@@ -300,8 +301,8 @@ class Answer(Result):
         if names.TABLE in self._numbers.dataset:
             return Answer(self._from_table(chosen), shared=self._numbers)
         engine = self._numbers.at_hand("A part of the answer")
-        plain = {"objective": engine.plain_objective, "against": "", "hops": ""}
-        dataset = names.with_span(self._dataset, engine.spans([chosen], engine.plain_objective), chosen, **plain)
+        plain = {"objective": engine.objective, "against": "", "hops": ""}
+        dataset = names.with_span(self._dataset, engine.spans([chosen]), chosen, **plain)
         return Answer(dataset, shared=self._numbers)
 
     def _from_table(self, chosen: Sequence[int]) -> xr.Dataset:

@@ -19,8 +19,8 @@ class AnswerNumbers:
         """The dataset with its table, which is computed once."""
         if TABLE not in self.dataset:
             engine = self.at_hand("The table of all tokens of the answer")
-            pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))], engine.plain_objective)
-            self.dataset = with_table(self.dataset, pulled, engine.plain_objective)
+            pulled = engine.spans([[place] for place in range(len(engine.exchange.ids))])
+            self.dataset = with_table(self.dataset, pulled, engine.objective)
         return self.dataset
 
     def at_hand(self, what: str) -> AnswerEngine:

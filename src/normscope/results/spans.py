@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Literal, get_args, overload
 
 import numpy as np
 
@@ -20,8 +20,8 @@ from normscope.results.views import view
 if TYPE_CHECKING:
     import pandas as pd
 
-Rank = Literal["sum", "mean"]
-"""Spans are ranked by their share, or by the mean share of their tokens."""
+Rank = Literal["sum", "mean", "positive"]
+"""Spans are ranked by their share, by the mean share of their tokens, or by the positive shares of their tokens alone."""
 
 NO_SPAN = -1
 """The span of a token that is in none."""
@@ -41,6 +41,8 @@ class Span:
     start: int | None = None
     end: int | None = None
     source: str = ""
+    positive: float = 0.0
+    """The sum of its tokens' positive shares: what speaks for the value, whatever in it speaks against."""
 
     @property
     def mean(self) -> float:
@@ -61,9 +63,10 @@ class Spans(Sequence[Span]):
     def __init__(
         self, spans: Sequence[Span], left_out: Sequence[Span], *, value: float, unit: str, rank: Rank = "sum"
     ) -> None:
-        if rank not in ("sum", "mean"):
-            raise InputError(f"Spans are ranked by 'sum' or 'mean', not by {rank!r}.")
-        self._spans = sorted(spans, key=lambda span: span.share if rank == "sum" else span.mean, reverse=True)
+        if rank not in get_args(Rank):
+            raise InputError(f"Spans are ranked by {listing(get_args(Rank))}, not by {rank!r}.")
+        by = "share" if rank == "sum" else rank
+        self._spans = sorted(spans, key=lambda span: getattr(span, by), reverse=True)
         self.left_out = tuple(left_out)
         self.value, self.unit, self.rank = value, unit, rank
 
@@ -123,6 +126,7 @@ class Spans(Sequence[Span]):
                 "source": span.source,
                 "share": span.share,
                 "mean": span.mean,
+                "positive": span.positive,
                 "tokens": span.tokens,
                 "start": span.start,
                 "end": span.end,

@@ -212,6 +212,11 @@ def _check_item(name: str, needs: Needs, item: Item) -> None:
             f"{name} needs pairs of texts to compare, and {item.where} is not one: give a TSV, CSV or Parquet file with the "
             f"columns first and second (--format text-pairs)."
         )
+    if needs.asked and item.asked is None:
+        raise InputError(
+            f"{name} needs questions about sentences, and {item.where} is not one: give a JSONL file with the fields "
+            f"sentences, question, answer and evidence (--format answers)."
+        )
 
 
 # ---- progress on standard error: a terminal has a bar, a log file has a line now and then -------------------------------

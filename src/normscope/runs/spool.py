@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from normscope.corpora.item import EvidenceTokens, Item
-from normscope.corpora.record import Gold, TextPair
+from normscope.corpora.record import AskedSentences, Gold, TextPair
 from normscope.errors import FileError
 from normscope.inputs import TokenSequence
 
@@ -38,6 +38,7 @@ def to_json(item: Item) -> dict[str, object]:
         "gold": None if item.gold is None else [sorted(item.gold.sure), sorted(item.gold.possible)],
         "evidence": None if item.evidence is None else asdict(item.evidence),
         "compared": None if item.compared is None else asdict(item.compared),
+        "asked": None if item.asked is None else asdict(item.asked),
     }
 
 
@@ -54,6 +55,7 @@ def from_json(value: dict[str, Any]) -> Item:
         gold=None if value["gold"] is None else _gold(*value["gold"]),
         evidence=None if value["evidence"] is None else _evidence(**value["evidence"]),
         compared=None if value["compared"] is None else _compared(**value["compared"]),
+        asked=None if value["asked"] is None else _asked(**value["asked"]),
     )
 
 
@@ -75,6 +77,10 @@ def _evidence(collection: str, good: int, bad: int, places: list[int]) -> Eviden
 def _compared(first: str, second: str, score: float | None, links: list[list[list[int]]] | None) -> TextPair:
     made = None if links is None else tuple((tuple(left), tuple(right)) for left, right in links)
     return TextPair(first, second, score, made)
+
+
+def _asked(collection: str, sentences: list[str], question: str, answer: str, evidence: list[int]) -> AskedSentences:
+    return AskedSentences(collection, tuple(sentences), question, answer, tuple(evidence))
 
 
 def _gold(sure: list[list[int]], possible: list[list[int]]) -> Gold:

@@ -11,9 +11,9 @@ from transformers import PreTrainedModel
 from normscope.capture import family_in
 from normscope.families.heads import Head
 from normscope.families.heads.spec import EndToken, LastPosition, MeanOfPositions
-from normscope.families.spec import Family, Stack, image_config
+from normscope.families.spec import Family, Stack
+from normscope.inputs import images
 from normscope.inputs.audio import argument, noise, read_audio
-from normscope.inputs.images import read_images
 
 _LONG, _SHORT = 9, 6
 _TARGET_LONG, _TARGET_SHORT = 7, 5
@@ -33,9 +33,7 @@ def random_inputs(family: Family, model: PreTrainedModel) -> dict[str, Tensor]:
     """What to call a bare model with: random tokens, pixels, or samples of a sound."""
     generator = torch.Generator().manual_seed(0)
     if family.reads == "image":
-        config = image_config(model.config)
-        height, width = (config.image_size,) * 2 if isinstance(config.image_size, int) else config.image_size
-        return {"pixel_values": torch.randn(2, config.num_channels, height, width, generator=generator)}
+        return images.noise(model, 2, generator)
 
     if family.reads == "audio" and family.encoder is None:
         return {argument(model): noise(model, 2, generator)}
@@ -66,9 +64,8 @@ def lengths_of(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedMo
 def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> list[int]:
     if family.reads == "text":
         return inputs["attention_mask"].sum(-1).tolist()
-    name = str(model.main_input_name)
-    items = [{name: signal} for signal in inputs[name]]
-    sequences, _ = (read_images if family.reads == "image" else read_audio)(items, model, None)
+    items = [{name: tensor[place] for name, tensor in inputs.items()} for place in range(2)]
+    sequences, _ = (images.read_images if family.reads == "image" else read_audio)(items, model, None)
     return [len(sequence) for sequence in sequences]
 
 

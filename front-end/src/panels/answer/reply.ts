@@ -1,7 +1,6 @@
 /** The answer, word by word; what an item of the context fed is coloured by how much. */
 import { type AnswerView, paintPiece } from "../../draw/answerview";
 import { h } from "../../draw/dom";
-import { largest, signs } from "../../draw/flowview";
 import { type Answer, wordTexts } from "../../model/answer";
 import * as format from "../../model/format";
 import { exactTo, factsPopover } from "../facts";
@@ -12,9 +11,10 @@ import { type Actions, Pieces } from "./pieces";
 const MOST_NAMED = 3;
 
 const EXPLAINED: Record<string, string> = {
-  alternatives: "the logits of its tokens above those of the alternatives",
   centred: "the logits of its tokens above their mean",
   logit: "the logits of its tokens",
+  alternatives: "the logits of its tokens above the mean of all others",
+  contrast: "the logits of its tokens above those of the next best",
 };
 
 export class Reply extends Panel<AnswerView> {
@@ -48,10 +48,9 @@ export class Reply extends Panel<AnswerView> {
     );
   }
 
-  update({ answer, fed, focus, chosen, dark }: AnswerView): void {
-    const colours = signs(largest(fed ?? []), dark);
+  update({ answer, fed, focus, chosen, fedColours }: AnswerView): void {
     for (const [word, element] of this.pieces.elements) {
-      paintPiece(element, fed && fed[word]!, colours);
+      paintPiece(element, fed && fed[word]!, fedColours);
       element.classList.toggle("chosen", focus?.kind === "word" && focus.index === word);
       element.setAttribute("aria-pressed", String(chosen?.kind === "word" && chosen.index === word));
     }
@@ -74,7 +73,7 @@ const HINT = "Point at a word to see where it came from, and at the context to s
 
 function aboutOf({ explained, facts, value }: Answer): string {
   const against = `the logit of its first token that differs, minus that of \u201c${facts.against}\u201d`;
-  const what = EXPLAINED[String(facts.objective)] ?? against;
+  const what = facts.against ? against : EXPLAINED[String(facts.objective)]!;
   const part = explained === "" ? "" : `Only \u201c${explained}\u201d is explained. `;
   return `${part}Shares add up to ${format.addend(value)}: ${what}.`;
 }

@@ -157,7 +157,7 @@ DECODERS: Table = {
         "Glm4 Olmo2 Olmo3 Exaone4 Mixtral Olmoe Qwen2Moe Qwen3Moe MiniMaxM2 GptOss DeepseekV2 DeepseekV3 Mistral4 Dots1 "
         "Ernie4_5_Moe ExaoneMoe FlexOlmo Flint Glm4Moe Glm4MoeLite HunYuanMoEV1 HYV3 Mellum SolarOpen Youtu "
         "Phi4Multimodal Arcee Apertus MiMoV2Flash Laguna DeepseekV32 GlmMoeDsa Kolibri1 AriaText Emu3 "
-        "BailingHybrid OlmoHybrid MiniMax Doge BitNet AXK1",
+        "BailingHybrid OlmoHybrid MiniMax Doge BitNet AXK1 DiffLlama",
         _lm(*RMS, LM_HEAD),
         _decoder_tasks(RMS),
     ),

@@ -202,6 +202,15 @@ class SideBySide:
 
 @final
 @dataclass(frozen=True)
+class PairedHeads:
+    """A value projection of its own, whose heads come in pairs: a head has the values of one of the first half, and next to
+    them those of its partner in the second (DiffLlama)."""
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
 class NormedHeads:
     """A value projection of its own, after which the values of every head are divided by the root of their mean square, by
     the module `norm`, which has no weight (Gemma 4)."""
@@ -221,6 +230,7 @@ class WholeState:
 Value = (
     SplitHeads
     | WholeState
+    | PairedHeads
     | NormedHeads
     | SequenceFirst
     | SideBySide
@@ -289,6 +299,18 @@ class ContextNormPart:
 
 @final
 @dataclass(frozen=True)
+class Difference:
+    """Weights that are those of the first half of the heads, minus a learned number times those of the second half.
+
+    The number is made of the vectors `lambda_q1` to `lambda_k2` and the number `lambda_init` of `module`; what the heads
+    output is multiplied by `1 - lambda_init` after their norm (DiffLlama).
+    """
+
+    module: str
+
+
+@final
+@dataclass(frozen=True)
 class DispatchedAttention:
     """Attention that goes through the attention interface of transformers, which shows its weights and values.
 
@@ -296,7 +318,8 @@ class DispatchedAttention:
     are multiplied by before the output projection. An attention is `probed` if its eager function does not output all
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
     `output_norm` is a norm between the heads and the output projection.
-    `layer_scale` is the path of a vector that multiplies what the output projection outputs.
+    `layer_scale` is the path of a vector that multiplies what the output projection outputs. With a `difference`, two
+    heads make one.
     """
 
     module: str
@@ -304,6 +327,7 @@ class DispatchedAttention:
     output: str
     norm: NormPart | None = None
     gate: HeadGate | ChannelGate | None = None
+    difference: Difference | None = None
     probed: bool = False
     layer_scale: str | None = None
     output_norm: ContextNormPart | None = None

@@ -22,6 +22,7 @@ import type { Scene, Section } from "./section";
 import { runShortcut, type Shortcut } from "./shortcuts";
 
 const VERSION = 5;
+const HEADS = "heads";
 
 /** Show a payload in an element; returns a function that removes it. `start` overrides the initial state. */
 export async function mountExplorer(
@@ -65,6 +66,8 @@ class Explorer {
   /** The request of the address that is being explained. */
   private pending = "";
   private readonly darkScheme = window.matchMedia("(prefers-color-scheme: dark)");
+
+  private viewShown = "";
 
   /** The sections shown so far: a section is added to the page when it is first shown. */
   private readonly mounted = new Set<Section>();
@@ -192,7 +195,7 @@ class Explorer {
   }
 
   private changed(state: State): void {
-    const fitted = this.fitted(state);
+    const fitted = this.withHeads(this.fitted(state));
     if (JSON.stringify(fitted) !== JSON.stringify(state)) {
       this.store.set(fitted);
       return;
@@ -200,6 +203,15 @@ class Explorer {
     this.show(state);
     void this.explainAddress();
     this.host.writeState(formatState(state, this.initial));
+  }
+
+  /** Who comes to the heads comes to a scope where they are separate. */
+  private withHeads(state: State): State {
+    const entered = state.view === HEADS && this.viewShown !== HEADS;
+    this.viewShown = state.view;
+    const analysis = this.panes[0]?.lens(state).analysis;
+    if (!entered || !analysis || analysis.hasHeads(state.scope)) return state;
+    return { ...state, scope: analysis.scopeNames.findLast((scope) => analysis.hasHeads(scope)) ?? state.scope };
   }
 
   private show(shared: State): void {
@@ -226,6 +238,7 @@ class Explorer {
         description: "subwords, words, sentences, blocks",
         actions: { w: set(({ units }) => ({ units: this.nextUnits(units) })) },
       },
+      { keys: "?", description: "these keys", actions: { "?": () => this.masthead.toggleKeys() } },
       { keys: "t", description: "next view", actions: { t: set(({ view }) => ({ view: this.nextView(view) })) } },
     ];
   }

@@ -100,7 +100,9 @@ export class Flows extends Panel<Scene> implements Section {
       view.explanation.estimate ? "Flow by rollout to " : view.stack.followed ? "Flow to " : "Attribution of ",
       bdi(cut(phrase(view.target.name), 40)),
     );
-    const edges = `${view.flow.edges.length} edges, at least ${format.share(carried)} of the flow of every layer`;
+    const asked = shared.share / 100;
+    const drawn = carried >= asked * (1 - 1e-9) ? `${shared.share} %` : `${format.share(carried)}, all that is here,`;
+    const edges = `${view.flow.edges.length} edges: ${drawn} of the flow of every layer`;
     const { compared } = view.explanation;
     const about = [compared, view.stack.followed ? edges : ""].filter(Boolean);
     this.note.replaceChildren(bdi(view.explanation.model), ...about.map((text) => ` \u00b7 ${text}`));

@@ -3,10 +3,10 @@ import { palette } from "./draw/colour";
 import { bdi, h } from "./draw/dom";
 import type { Cell } from "./draw/geometry";
 import type { Thumbnails } from "./draw/thumbnails";
-import { methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
+import { codeOf, methodShown, quantityShown, titleOf, type View, valueAt } from "./draw/view";
 import * as format from "./model/format";
 import { strongest } from "./model/matrix";
-import type { Pane } from "./model/pane";
+import { type Pane, sharedColouring } from "./model/pane";
 import type { State } from "./model/state";
 import type { Store } from "./model/store";
 import { label } from "./model/tokens";
@@ -55,7 +55,9 @@ export class Stage extends Panel<Scene> {
     super();
     this.context = { store, pane, panes, choose: (cell) => this.choose(cell), hover: (cell) => this.hover(cell) };
     this.layers = this.own(new Layers(store, pane, thumbnails));
-    const hint = "rows: queries (the states that are built), columns: keys (the tokens they are built from)";
+    const hint =
+      "Rows: the states that a layer builds (queries). Columns: the positions that it takes from (keys). A key is a position, " +
+      "whose state is already a mixture of tokens after the first layer.";
     this.foot = h("footer", {}, this.legend, h("p", { class: "hint" }, hint));
     const card = h(
       "section",
@@ -82,7 +84,8 @@ export class Stage extends Panel<Scene> {
     const view = this.makeView(shared, look);
     this.view = view;
     this.title.textContent = titleOf(view);
-    this.note.replaceChildren(bdi(this.pane.analysis.model), this.remarks(shared, view));
+    const code = h("code", {}, codeOf(view));
+    this.note.replaceChildren(code, " \u00b7 ", bdi(this.pane.analysis.model), this.remarks(shared, view));
     this.legend.update(view.palette, { norm: view.state.norm, quantity: quantityShown(view), ink: look.ink });
     this.foot.hidden = !COLOURED.has(this.viewName(view));
     const panel = this.mainPanel(view);
@@ -164,7 +167,10 @@ export class Stage extends Panel<Scene> {
     const [queries, keys] = [lens.queries(state), lens.keys(state)];
     const row = nearestRow(queries.of, state.query);
     const selected = { row, column: state.key < 0 ? -1 : (keys.of[state.key] ?? -1) };
-    const colours = palette(state.colours, lens.colouring(state), { diverging: lens.signed(state), dark });
+    const colours = palette(state.colours, sharedColouring(this.pane, this.panes, shared), {
+      diverging: lens.signed(state),
+      dark,
+    });
     return {
       state,
       lens,

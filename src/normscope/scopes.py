@@ -48,6 +48,16 @@ class Scope(str):
         return (str(self),)
 
     @property
+    def words(self) -> list[str]:
+        """Its components in words, as figures and pages call them.
+
+        Examples:
+            >>> Scope("AttnResLn").words
+            ['attention', 'residual', 'norm']
+        """
+        return [word(component) for component in self.components]
+
+    @property
     def last(self) -> str:
         """The last component, at whose end the scope measures."""
         return self.components[-1] if self.components else ""
@@ -61,6 +71,14 @@ CROSS_WEIGHTS = Scope("CrossW")
 
 HALF_ATTENTION_WEIGHTS = Scope("AttnResW")
 """Half attention weights, half identity (Abnar & Zuidema 2020); derived from `AttnW`."""
+
+
+_WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "Ln": "norm", "Ff": "feed-forward"}
+
+
+def word(component: str) -> str:
+    """A component as readers call it."""
+    return _WORDS.get(component, component)
 
 
 def weights_scope(attention: str) -> Scope:

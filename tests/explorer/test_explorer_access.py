@@ -50,7 +50,7 @@ def test_heads_are_sorted_by_what_they_carry_and_chosen(show: Callable[..., Any]
     names = shown.page.locator(".head span:first-of-type").all_inner_texts()
     assert [int(name.split()[1]) for name in names] == order
     shown.page.locator(".head").first.press("Enter")
-    assert shown.title() == f"AttnResLnFf, layer 3, head {order[0]}"
+    assert shown.title() == f"Layer 3, attention + residual + norm + feed-forward, head {order[0]}"
     shown.go("view=heads&scope=AttnResLnFf&layer=3")
     assert "already mixed" in shown.page.locator(".heads-view .note").first.inner_text()
     shown.page.locator(".heads-view .quiet", has_text="AttnW").click()

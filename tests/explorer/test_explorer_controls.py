@@ -21,18 +21,18 @@ FOCUSED = """() => {
 def test_the_stepper_walks_the_chain(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis)
     shown.step("AttnW")
-    assert shown.title() == "AttnW, layer 1"
+    assert shown.title() == "Layer 1, attention weights"
     assert_same(shown.values(), expected(analysis.normalised("AttnW").sel(layer=1)))
     shown.page.get_by_role("button", name="Next component").click()
-    assert shown.title() == "Attn, layer 1"
+    assert shown.title() == "Layer 1, attention"
     shown.page.locator(".step[aria-checked=true]").focus()
     shown.press("ArrowRight")
-    assert shown.title() == "AttnRes, layer 1"
+    assert shown.title() == "Layer 1, attention + residual"
     assert (
         shown.page.evaluate("() => document.querySelector('main').shadowRoot.activeElement.dataset.scope") == "AttnRes"
     )
     shown.press("[")
-    assert shown.title() == "Attn, layer 1"
+    assert shown.title() == "Layer 1, attention"
     shown.page.get_by_role("button", name="Play the chain").click()
     shown.page.locator("h1", has_text="AttnRes,").wait_for()
     shown.page.locator("h1", has_text="AttnResLn,").wait_for()
@@ -44,10 +44,10 @@ def test_layers_are_chosen_from_the_overview(show: Callable[..., Any], analysis:
     shown = show(analysis)
     assert shown.page.locator(".layer").count() == len(analysis.layers)
     shown.page.locator(".layer[data-layer='4']").click()
-    assert shown.title() == f"{FULL}, layer 4"
+    assert shown.title() == "Layer 4, whole layer"
     shown.page.locator(".layer[aria-checked=true]").focus()
     shown.press("ArrowDown")
-    assert shown.title() == f"{FULL}, layer 5"
+    assert shown.title() == "Layer 5, whole layer"
     shown.press("k")
     assert_same(shown.values(), expected(analysis.normalised(FULL).sel(layer=4)))
 
@@ -76,21 +76,24 @@ def test_heads_are_shown_where_they_are_apart(show: Callable[..., Any], analysis
     shown = show(analysis, fragment="norm=none&scope=Attn")
     heads = shown.page.get_by_role("combobox", name="Head")
     heads.select_option("7")
-    assert shown.title() == "Attn, layer 1, head 7"
+    assert shown.title() == "Layer 1, attention, head 7"
     assert_same(shown.values(), expected(analysis.map("Attn", heads=True).sel(layer=1, head=7)))
     shown.step("AttnRes")
     assert heads.is_disabled()
-    assert shown.title() == "AttnRes, layer 1"
+    assert shown.title() == "Layer 1, attention + residual"
 
 
 def test_a_difference_is_the_amplification(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="scope=AttnResLnFf&norm=column")
     shown.page.locator(".maps").get_by_label("Difference to").select_option("AttnResLn")
-    assert shown.title() == "AttnResLnFf \N{MINUS SIGN} AttnResLn, layer 1"
+    assert (
+        shown.title()
+        == "Layer 1, attention + residual + norm + feed-forward \N{MINUS SIGN} attention + residual + norm"
+    )
     assert_same(shown.values(), expected(analysis.amplification("AttnResLn", "AttnResLnFf").sel(layer=1)))
     shown.page.locator(".marks").focus()
     shown.press("d")
-    assert shown.title() == "AttnResLnFf, layer 1"
+    assert shown.title() == "Layer 1, attention + residual + norm + feed-forward"
 
 
 def test_display_options_change_the_picture(show: Callable[..., Any], analysis: Analysis) -> None:
@@ -191,9 +194,9 @@ def test_everything_that_takes_focus_has_a_name(show: Callable[..., Any], analys
 
 def test_a_link_brings_the_view_back(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="layer=5&scope=AttnRes&norm=none&query=4&theme=dark&view=table")
-    assert shown.title() == "AttnRes, layer 5"
+    assert shown.title() == "Layer 5, attention + residual"
     assert shown.page.locator(".root").get_attribute("data-theme") == "dark"
     assert shown.page.locator(".table table").is_visible()
     shown.go("layer=77&scope=Nonsense&query=9999&norm=%3Cscript%3E")
-    assert shown.title() == f"{FULL}, layer 6"
+    assert shown.title() == "Layer 6, whole layer"
     assert shown.trouble == []

@@ -66,13 +66,13 @@ def test_labels_say_the_method_and_what_is_measured(show: Callable[..., Any]) ->
     analysis = sample(["a", "b", "c"])
     shown = show(analysis, fragment="norm=none&scope=AttnRes")
     assert shown.page.locator(".legend .title").inner_text() == "norm of the part"
-    assert shown.page.locator(".map-card .hint").first.inner_text() == "sample"
+    assert shown.page.locator(".map-card .hint").first.inner_text() == "AttnRes · sample"
     analysis.dataset.attrs["method"] = "projections"
     analysis.dataset["map"].attrs["quantity"] = "projection"
     analysis.dataset["map"].values[2:] -= 1.0
     shown = show(analysis, fragment="norm=none&scope=AttnRes")
     assert shown.page.locator(".legend .title").inner_text() == "projection"
-    assert shown.page.locator(".map-card .hint").first.inner_text() == "sample · projections"
+    assert shown.page.locator(".map-card .hint").first.inner_text() == "AttnRes · sample · projections"
     (view,) = json.loads(shown.export("json"))["views"]
     assert (view["method"], view["quantity"]) == ("projections", "projection")
     assert_same(shown.values(), expected(analysis.map("AttnRes").sel(layer=1)), tolerance=3e-4)

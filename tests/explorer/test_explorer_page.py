@@ -24,7 +24,7 @@ def test_the_page_opens_from_disk_and_asks_for_nothing(show: Callable[..., Any],
     assert len(shown.requests) == 1
     assert shown.requests[0].startswith("file://")
     assert shown.trouble == []
-    assert shown.title() == f"{FULL}, layer 1"
+    assert shown.title() == "Layer 1, whole layer"
     colours = shown.page.locator(".heatmap .base").evaluate(
         """(canvas) => {
             const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);

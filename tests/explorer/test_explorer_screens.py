@@ -66,6 +66,7 @@ def test_nothing_overlaps_where_two_are_compared(show: Callable[..., Any]) -> No
     for before, after in itertools.pairwise(steps):
         assert before["x"] + before["width"] <= after["x"]
     cards = [box.bounding_box() for box in shown.page.locator(".stages .layers, .stages .card").all()]
+    cards.sort(key=lambda box: box["y"])
     for before, after in itertools.pairwise(cards):
         assert before["y"] + before["height"] <= after["y"]
     shown = show(*results)

@@ -57,6 +57,8 @@ def test_the_page_is_used_in_a_browser(browser: Any, server: Running) -> None:
         page.locator("[data-export=json]").click()
     with open(download.value.path(), encoding="utf-8") as file:
         assert json.load(file)["views"][0]["precision"] == "float32"
+    assert not page.get_by_text("Compare with").is_visible()  # the form is folded once there is something to see
+    page.get_by_role("button", name="Options").click()
     page.get_by_text("Compare with").click()
     page.get_by_label("Second text", exact=True).fill("The chef closed a restaurant.")
     page.get_by_role("button", name="Analyse").click()

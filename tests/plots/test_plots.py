@@ -179,7 +179,7 @@ def test_the_growth_strip_shows_every_scope_in_order_and_what_it_adds(analysis: 
     titles = [axes.get_title() for axes in figure.axes[:7]]
     assert [title.split("\n")[1] for title in titles] == analysis.scopes[:7]
     assert [title.split("\n")[0] for title in titles] == [
-        *("weights alone", "+ vectors", "+ Res", "+ Ln", "+ Ff", "+ Res", "+ Ln")
+        *("weights", "\u00d7 values", "+ residual", "+ norm", "+ feed-forward", "+ residual", "+ norm")
     ]
     for place, scope in enumerate(analysis.scopes[:7]):
         np.testing.assert_array_equal(cells(figure, place), analysis.normalised(scope, "row").sel(layer=3).values)

@@ -2,6 +2,7 @@
 
 import type { Explanation, Stack } from "../model/explanation";
 import type { Flow, FlowNode } from "../model/flow";
+import * as format from "../model/format";
 import type { PredictionPayload, TargetPayload, TokenTable } from "../model/payload";
 import type { State } from "../model/state";
 import { holdsSink } from "../model/tokens";
@@ -46,6 +47,11 @@ export function depthName(depth: number): string {
 /** The values of the tokens that are no attention sinks: colours and bars are scaled to them, so that others can be seen. */
 export function withoutSinks(table: TokenTable, values: Float32Array): number[] {
   return [...values].filter((value, token) => !Number.isNaN(value) && !holdsSink(table, [token]));
+}
+
+/** Beside a sum over several tokens, what each of them has on average. */
+export function eachOf(sum: number, members: readonly number[]): string {
+  return members.length > 1 ? ` (${members.length} tokens, ${format.signed(sum / members.length)} each)` : "";
 }
 
 export function largest(values: Iterable<number>): number {

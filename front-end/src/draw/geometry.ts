@@ -152,14 +152,14 @@ export interface Cell {
   column: number;
 }
 
-/** The cell under a point; a label counts for its row (column -1) or column (row -1). */
+/** The cell under a point; what is beside a row counts for it (column -1), and a label above for its column (row -1). */
 export function cellAt(at: Layout, x: number, y: number): Cell | null {
   const column = Math.floor((x - at.left + at.scrollX) / at.cell);
   const row = Math.floor((y - at.top + at.scrollY) / at.cell);
   const inColumns = x >= at.left && x < at.left + at.plotWidth && column < at.columns;
   const inRows = y >= at.top && y < at.top + at.plotHeight && row < at.rows;
   if (inRows && inColumns) return { row, column };
-  if (inRows && x < at.left) return { row, column: -1 };
+  if (inRows && !inColumns) return { row, column: -1 };
   if (inColumns && y < at.top) return { row: -1, column };
   return null;
 }

@@ -9,7 +9,7 @@ import type { Ink } from "./ink";
 import { type Box, type GroupMark, type Mark, type TextMark, textWidth } from "./marks";
 
 /** Room for the bars of own tokens, at the right of the map. */
-export const OWN_BARS = { gap: 8, width: 40 };
+export const OWN_BARS = { gap: 8, width: 40, number: 32 };
 /** Height of the names of key groups. */
 const GROUP_HEADER = 18;
 const LONGEST_LABEL = 150;
@@ -17,6 +17,8 @@ const LONGEST_LABEL = 150;
 const HALF_A_LABEL = 6;
 /** Smaller cells have no gaps between them. */
 const SMALLEST_WITH_GAPS = 9;
+/** Rows as high as this have the share of their own token as a number. */
+const SMALLEST_NUMBERED = 10;
 const BOLD = 600;
 
 /** The cells as a canvas of one pixel each, to be drawn at any size. */
@@ -71,7 +73,7 @@ export function surroundings({ queries, keys, ownBars }: Pick<MapContent, "queri
   return {
     rowLabels: widestLabel(queries),
     columnLabels: widestLabel(keys),
-    side: ownBars ? OWN_BARS.width + OWN_BARS.gap : 0,
+    side: ownBars ? OWN_BARS.gap + OWN_BARS.width + OWN_BARS.number : 0,
     header: groupsOf(keys).length > 1 ? GROUP_HEADER : 0,
   };
 }
@@ -117,10 +119,27 @@ function ownBarMarks(at: Layout, ink: Ink, shares: Float32Array): Mark[] {
       { kind: "rect", class: "own", x, y, width, height, fill: ink.muted },
     ];
   });
-  const clip = { x, y: at.top, width: OWN_BARS.width, height: at.plotHeight };
+  const clip = { x, y: at.top, width: OWN_BARS.width + OWN_BARS.number, height: at.plotHeight };
+  const numbers =
+    at.cell < SMALLEST_NUMBERED
+      ? []
+      : Array.from(shares).flatMap((share, row): Mark[] => {
+          const y = edge(row) + at.cell / 2;
+          const size = Math.min(10.5, at.cell - 2);
+          const place = { x: x + OWN_BARS.width + 4, y, size, baseline: "middle" } as const;
+          return Number.isNaN(share)
+            ? []
+            : [{ kind: "text", ...place, text: `${Math.round(100 * share)} %`, fill: ink.muted }];
+        });
+  const name = { x, y: at.top - 3, size: 10.5, fill: ink.muted, baseline: "bottom" } as const;
   return [
-    { kind: "group", clip, marks: bars },
-    { kind: "text", x, y: at.top - 3, text: "own", size: 10.5, fill: ink.muted, baseline: "bottom" },
+    { kind: "group", clip, marks: [...bars, ...numbers] },
+    {
+      kind: "text",
+      ...name,
+      text: "own token",
+      title: "The share of the row that is the own token, left out of the map",
+    },
   ];
 }
 

@@ -2,7 +2,7 @@
 
 import type { Lens } from "../model/lens";
 import type { Matrix } from "../model/matrix";
-import { quantityOf } from "../model/scopes";
+import { quantityOf, wordsOf } from "../model/scopes";
 import type { State } from "../model/state";
 import { shortLabel, type Units } from "../model/tokens";
 import type { Greyed, Palette } from "./colour";
@@ -43,9 +43,15 @@ export function ownBarsOf({ state, ownShares }: View): Float32Array | null {
 
 /** What is shown, in a few words. */
 export function titleOf({ state, lens }: View): string {
-  const scope = state.base === "" ? state.scope : `${state.scope} \u2212 ${state.base}`;
+  const words = (scope: string): string => wordsOf(lens.analysis.scopes, scope);
+  const less = state.base === "" ? "" : ` \u2212 ${words(state.base)}`;
   const head = state.head > 0 && lens.analysis.hasHeads(state.scope) ? `, head ${state.head}` : "";
-  return `${scope}, layer ${state.layer}${head}`;
+  return `Layer ${state.layer}, ${words(state.scope)}${less}${head}`;
+}
+
+/** The same scope as the papers and the command line name it. */
+export function codeOf({ state }: View): string {
+  return state.base === "" ? state.scope : `${state.scope} \u2212 ${state.base}`;
 }
 
 /** How the values came about, where that needs saying: norms are what this page is about. */

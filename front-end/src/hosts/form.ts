@@ -78,6 +78,7 @@ export class Form {
   readonly element: HTMLFormElement;
   readonly submit = h("button", { type: "submit", class: "primary" }, "Analyse");
   readonly stop = h("button", { type: "button", class: "cancel", hidden: true }, "Cancel");
+  private readonly unfold = h("button", { type: "button", class: "unfold", click: () => this.fold(false) }, "Options");
   private readonly text = area("Text to analyse", "Type a text\u2026");
   private readonly pair = area("Second text of the pair", "A second text of the same input (optional)");
   private readonly reply = area("Decoder text", "Decoder text (default: what the model generates)");
@@ -112,7 +113,7 @@ export class Form {
     this.element = h(
       "form",
       { class: "ask" },
-      h("div", { class: "entry" }, this.text, this.file, this.submit, this.stop),
+      h("div", { class: "entry" }, this.text, this.file, this.unfold, this.submit, this.stop),
       h("div", { class: "entry reply" }, this.reply),
       h(
         "div",
@@ -141,6 +142,12 @@ export class Form {
 
   focus(): void {
     this.text.focus();
+  }
+
+  /** Leave only the text, once there is something to look at. */
+  fold(folded = true): void {
+    this.element.classList.toggle("folded", folded);
+    this.text.rows = folded ? 1 : 2;
   }
 
   /** The model that is chosen. */

@@ -262,6 +262,7 @@ export class WebApp {
     } catch (error) {
       failure(this.stage, error);
     }
+    this.form.fold();
     this.write(withoutRequest(this.addressBar.readState()));
   }
 

@@ -163,7 +163,8 @@ async function decodeStack(payload: StackPayload): Promise<Stack> {
           taken: taken ? await decodeBlock(taken) : null,
         }
       : null;
-  return new Stack(tokens, keys, await decodeBlock(relevance), shares);
+  const sinks = tokens.sink ? { sink: keys.token.map((_, key) => tokens.sink?.[key] ?? 0) } : {};
+  return new Stack(tokens, { ...keys, ...sinks }, await decodeBlock(relevance), shares);
 }
 
 async function decodeEdges({ count, total, place, value }: EdgesPayload): Promise<LayerEdges[]> {

@@ -72,3 +72,15 @@ export class Pane {
     return link;
   }
 }
+
+/** The colours of a pane: those of all panes where they show the same quantity, so that they can be compared. */
+export function sharedColouring(pane: Pane, panes: readonly Pane[], shared: State): ReturnType<Lens["colouring"]> {
+  const all = panes.map((one) => {
+    const [lens, state] = [one.lens(shared), one.state(shared)];
+    return { one, quantity: lens.analysis.scope(state.scope)?.quantity, colouring: lens.colouring(state) };
+  });
+  const own = all.find(({ one }) => one === pane)!;
+  const alike = all.filter(({ quantity }) => shared.norm !== "none" || quantity === own.quantity);
+  const most = (field: "limit" | "most"): number => Math.max(...alike.map(({ colouring }) => colouring[field]));
+  return alike.length > 1 ? { ...alike[0]!.colouring, limit: most("limit"), most: most("most") } : own.colouring;
+}

@@ -46,6 +46,15 @@ export function stepsOf(scopes: readonly Scope[]): Step[] {
   });
 }
 
+/** A scope in words: how far along the chain, of which the last is the whole layer. */
+export function wordsOf(scopes: readonly Scope[], name: string): string {
+  const scope = scopes.find((one) => one.name === name);
+  if (!scope) return name;
+  if (scope.quantity === WEIGHT) return [`${scope.words[0]} weights`, ...scope.words.slice(1)].join(" + ");
+  const isWhole = scope === scopes.at(-1) && scope.components.includes("Ff") && scope.words.length > 2;
+  return isWhole ? "whole layer" : scope.words.join(" + ");
+}
+
 function weightsStep({ name, words }: Scope): Step {
   const [attention = ATTENTION, ...others] = words;
   const crossing = attention !== ATTENTION;

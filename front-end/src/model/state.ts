@@ -1,6 +1,7 @@
 /** The state of the page. All of it is in the URL fragment, whose values are checked before use. */
 import type { Analysis } from "./analysis";
 import type { Explanation } from "./explanation";
+import { flowOf } from "./flow";
 import type { Norm } from "./matrix";
 import { kindsOf, type UnitKind } from "./tokens";
 
@@ -61,22 +62,27 @@ export const FLOW = "flow";
 /** As a target: the rollout of the maps to the chosen token. The values of explanations are from 0. */
 export const ROLLOUT = -1;
 
-/** How much of the flow is drawn at first (percent): of a long text less, so that it can be read. */
-const SHARES: [number, number][] = [
-  [64, 90],
-  [128, 80],
-  [Number.POSITIVE_INFINITY, 70],
-];
+/** How much of the flow is drawn at first (percent): the most that can be read, edge by edge. */
+const SHARES = [90, 80, 70, 60, 50, 40, 30];
+/** Edges between different tokens, on average over the layers: more cannot be told apart. */
+const MOST_READABLE = 6;
 
-function firstShare(tokens: number): number {
-  return SHARES.find(([most]) => tokens <= most)![1];
+function firstShare(explanation: Explanation | null): number {
+  const stack = explanation?.stack("decoder");
+  if (!stack?.followed) return SHARES[0]!;
+  const isReadable = (share: number): boolean => {
+    const { edges } = flowOf(stack, 0, { share: share / 100, units: "token" });
+    return edges.filter(({ from, to }) => from !== to).length <= MOST_READABLE * stack.layers;
+  };
+  return SHARES.find(isReadable) ?? SHARES.at(-1)!;
 }
 
 export function initialState(analysis: Analysis | null, explanation: Explanation | null = null): State {
+  const layer = analysis ? tellingLayer(analysis) : 1;
   return {
     part: "decoder",
     measure: "norm",
-    layer: analysis ? tellingLayer(analysis) : 1,
+    layer,
     scope: analysis?.wholeScope ?? "",
     base: "",
     head: 0,
@@ -84,7 +90,7 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     units: "token",
     special: true,
     own: "auto",
-    query: analysis ? firstQuery(analysis) : 0,
+    query: analysis ? tellingQuery(analysis, layer) : 0,
     key: -1,
     // A causal model is asked what it says next.
     view: analysis && !(explanation && analysis.causal) ? "map" : FLOW,
@@ -95,16 +101,44 @@ export function initialState(analysis: Analysis | null, explanation: Explanation
     theme: "auto",
     target: explanation ? 0 : ROLLOUT,
     explain: "",
-    share: firstShare(explanation?.stack("decoder").keys.token.length ?? 0),
+    share: firstShare(explanation),
     depth: -1,
     token: -1,
   };
 }
 
-/** The first token that is not special; of a causal model the last, since the first can only be made of itself. */
-function firstQuery(analysis: Analysis): number {
-  const { special } = analysis.queries;
-  return Math.max(0, analysis.causal ? special.lastIndexOf(0) : special.indexOf(0));
+/** Shorter words are mostly those of grammar, whose rows tell little. */
+const SHORTEST_TELLING = 4;
+
+/**
+ * Of a causal model the last token, which says what comes next. Otherwise the longer word that takes most from other words;
+ * the first token that is not special where there is none, or where the text is long.
+ */
+function tellingQuery(analysis: Analysis, layer: number): number {
+  const { queries, keys } = analysis;
+  const first = Math.max(0, queries.special.indexOf(0));
+  if (analysis.causal) return Math.max(0, queries.special.lastIndexOf(0));
+  if (keys.token.length > MOST_LOOKED_THROUGH || queries.row?.some((row) => row >= 0)) return first;
+  const isWord = (text: string): boolean => (text.match(/\p{L}/gu) ?? []).length >= SHORTEST_TELLING;
+  const taken = takenByRow(analysis, layer, (key) => isWord(keys.token[key]!));
+  const words = [...taken.keys()].filter((row) => queries.special[row] !== 1 && isWord(queries.token[row]!));
+  const best = Math.max(...words.map((row) => taken[row]!));
+  return words.find((row) => taken[row] === best) ?? first;
+}
+
+/** Of every row of the whole layer's map the part that comes from some other tokens. */
+function takenByRow(analysis: Analysis, layer: number, counts: (key: number) => boolean): number[] {
+  const { queries, keys } = analysis;
+  const values = analysis.matrix(analysis.wholeScope, layer);
+  return queries.position.map((position, row) => {
+    let [sum, taken] = [0, 0];
+    keys.position.forEach((key, column) => {
+      const value = Math.abs(values[row * keys.token.length + column]!) || 0;
+      sum += value;
+      if (key !== position && counts(column)) taken += value;
+    });
+    return sum > 0 ? taken / sum : 0;
+  });
 }
 
 /** Texts up to this length are looked through for a layer to begin with. */
@@ -112,21 +146,12 @@ const MOST_LOOKED_THROUGH = 160;
 
 /** The layer in which tokens take most from other tokens that are not special: there is most to see. */
 function tellingLayer(analysis: Analysis): number {
-  const { layers, queries, keys } = analysis;
+  const { layers, keys } = analysis;
   if (keys.token.length > MOST_LOOKED_THROUGH) return layers[Math.floor(layers.length / 2)] ?? 1;
   const content = keys.token.map((_, token) => keys.special[token] !== 1 && keys.position[token] !== 0);
-  const others = layers.map((layer) => {
-    const values = analysis.matrix(analysis.wholeScope, layer);
-    return queries.position.reduce((total, position, row) => {
-      let [sum, taken] = [0, 0];
-      keys.position.forEach((key, column) => {
-        const value = Math.abs(values[row * keys.token.length + column]!) || 0;
-        sum += value;
-        if (content[column] && key !== position) taken += value;
-      });
-      return total + (sum > 0 ? taken / sum : 0);
-    }, 0);
-  });
+  const others = layers.map((layer) =>
+    takenByRow(analysis, layer, (key) => content[key]!).reduce((total, taken) => total + taken, 0),
+  );
   return layers[others.indexOf(Math.max(...others))] ?? layers[0] ?? 1;
 }
 

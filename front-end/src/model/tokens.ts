@@ -100,7 +100,9 @@ function namesOf(table: TokenTable, kind: UnitKind): (string | null)[] {
     const group = table.group?.[index] ?? "";
     const word = table.word[index] ?? NO_WORD;
     if (kind === "word") return word === NO_WORD ? null : `${group}/${word}`;
-    if (kind === "token" || table.special[index] === 1) return null;
+    // An attention sink stays apart, as in Python, so that its share is not taken for that of its sentence.
+    if (kind === "token" || table.special[index] === 1 || (kind === "sentence" && table.sink?.[index] === 1))
+      return null;
     if (kind === "block") {
       const unit = counts.get(group) ?? 0;
       counts.set(group, unit + 1);
@@ -161,7 +163,8 @@ function textsOf(table: TokenTable, members: number[], kind: UnitKind, joined: b
     return [range, range];
   }
   const text = running(members.map(readable));
-  return [text, text];
+  // Only a token's own space is drawn as a sign.
+  return [text, text.replaceAll(" ", "\u00a0")];
 }
 
 /** Tokens as running text, as far as their marks say. */

@@ -74,6 +74,11 @@ export class HeadsPanel extends Panel implements MainPanel {
   /** Buttons for the scopes with separate heads. */
   private elsewhere({ lens, state }: View): Node[] {
     const scopes = lens.analysis.scopeNames.filter((name) => lens.analysis.hasHeads(name));
+    if (scopes.length === 0) {
+      const ways =
+        "normscope explore \u2026 --heads, analyze(\u2026, heads=True), or \u201csingle heads\u201d in the web app";
+      return [document.createTextNode(`The maps of single heads were not computed. To get them: ${ways}.`)];
+    }
     const buttons = scopes.map((scope) =>
       h("button", { type: "button", class: "quiet", click: () => this.context.store.set({ scope }) }, scope),
     );

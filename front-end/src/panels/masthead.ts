@@ -15,6 +15,7 @@ export interface Heading {
 export class Masthead extends Panel<unknown> {
   readonly element: HTMLElement;
   private readonly keys = h("dl");
+  private readonly help = popover("Keys", "help", this.keys);
 
   constructor(
     results: Heading[],
@@ -27,9 +28,14 @@ export class Masthead extends Panel<unknown> {
       { class: "masthead" },
       h("span", { class: "wordmark" }, "normscope"),
       h("div", { class: "texts" }, ...results.map(textOf)),
-      popover("Keys", "help", this.keys),
+      this.help,
       this.own(exports),
     );
+  }
+
+  /** Show what the keys do, or hide it. */
+  toggleKeys(): void {
+    this.help.open = !this.help.open;
   }
 
   update(shown?: unknown): void {

@@ -6,6 +6,7 @@ import type { View } from "../draw/view";
 import * as format from "../model/format";
 import { pearson, spearman } from "../model/statistics";
 import { label } from "../model/tokens";
+import { alignedValues, namesOf } from "./aligned";
 import { type Context, type MainPanel, Panel } from "./panel";
 
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 42 };
@@ -49,31 +50,18 @@ export class Scatter extends Panel implements MainPanel {
   }
 
   private pairs(view: View): Point[] {
-    const shared = this.context.store.state;
-    const other = this.context.panes[1]!;
-    const state = other.state(shared);
-    const lens = other.lens(shared);
-    const [queries, keys, matrix] = [lens.queries(state), lens.keys(state), lens.matrix(state)];
-    const across = (axis: "queries" | "keys", members: number[]): number => {
-      const token = other.fromFirst(shared, axis, members[0] ?? -1);
-      return (axis === "queries" ? queries : keys).of[token] ?? -1;
-    };
-    const rows = view.queries.members.map((members) => across("queries", members));
-    const columns = view.keys.members.map((members) => across("keys", members));
     const points: Point[] = [];
-    view.matrix.values.forEach((first, at) => {
+    alignedValues(this.context, view).forEach((second, at) => {
+      const first = view.matrix.values[at]!;
       const [row, column] = [Math.floor(at / view.matrix.columns), at % view.matrix.columns];
-      const second = matrix.values[rows[row]! * matrix.columns + columns[column]!] ?? Number.NaN;
-      if (rows[row]! >= 0 && columns[column]! >= 0 && !Number.isNaN(first + second))
-        points.push({ row, column, first, second });
+      if (!Number.isNaN(first + second)) points.push({ row, column, first, second });
     });
     const step = Math.ceil(points.length / MOST_POINTS);
     return step > 1 ? points.filter((_, at) => at % step === 0) : points;
   }
 
   private name(index: number): string {
-    const { analysis } = this.context.panes[index]!;
-    return `${analysis.model} \u00b7 ${analysis.method}`;
+    return namesOf(this.context.panes)[index]!;
   }
 
   private draw(view: View): void {

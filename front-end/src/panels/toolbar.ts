@@ -132,6 +132,7 @@ export class Toolbar extends BaseToolbar {
 
 /** Whether there is so much to choose that the names of controls have no room on a usual screen. */
 function isCrowded(panes: Pane[]): boolean {
+  if (panes.length > 1) return true;
   return panes.some(
     ({ analysis }) =>
       analysis.encoder || analysis.projections || analysis.heads || kindsOf(analysis.keys).length > MOST_UNITS,

@@ -2,6 +2,7 @@
 import type { Analysis } from "../model/analysis";
 import { Bars } from "./bars";
 import { ChainChart } from "./chain";
+import { Difference } from "./difference";
 import { HeadsPanel } from "./heads";
 import { MapPanel } from "./map";
 import { MixingChart } from "./mixing";
@@ -30,7 +31,15 @@ export const VIEWS: Record<string, Entry<MainPanel>> = {
   heads: {
     label: "Heads",
     make: (context) => new HeadsPanel(context),
-    shows: (analysis) => [analysis, analysis.projections].some((one) => (one?.heads?.numbers.length ?? 0) > 1),
+    // Where they were not computed, the view says how to get them.
+    shows: (analysis) =>
+      [analysis, analysis.projections].some((one) => (one?.heads?.numbers.length ?? 0) > 1) ||
+      (analysis.heads === null && analysis.method === "norms" && !analysis.keys.count),
+  },
+  difference: {
+    label: "Difference",
+    make: (context) => new Difference(context),
+    shows: (_, { index, count }) => count === 2 && index === 0,
   },
   scatter: {
     label: "Scatter",

@@ -303,7 +303,9 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
     rows = [row for row in table.to_pylist() if row["kind"] == kind]
     for axes, layer in zip(grid, model.layers, strict=True):
         chosen = [row for row in rows if row["layer"] == layer][::-1]
-        labels = [f"({row['key_type']}, {row['query_type']}) {figures.TIMES}{row['occurrences']}" for row in chosen]
+        labels = [
+            f"{row['key_type']} \u2192 {row['query_type']}   {figures.TIMES}{row['occurrences']}" for row in chosen
+        ]
         colours = [figures.PALETTE[1 if row["also_in"] else 0] for row in chosen]
         axes.barh(range(len(chosen)), [row["amplification"] for row in chosen], color=colours)
         for bar, row in enumerate(chosen):
@@ -315,7 +317,7 @@ def _figure(table: Table, kind: str, model: ModelFacts) -> Figure:
         axes.tick_params(axis="x", labelsize=7)
         axes.xaxis.set_major_locator(MaxNLocator(5))
     figure.suptitle(
-        f"mean amplification of (key, query) {figures.TIMES}occurrences by {_NAMES[kind]}; orange: also in the list named",
+        f"mean amplification of key \u2192 query {figures.TIMES}number by {_NAMES[kind]}; orange: also in the list named",
         fontsize=9,
     )
     return figure

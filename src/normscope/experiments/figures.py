@@ -150,7 +150,7 @@ def lines(
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if legend and len(series) > 1:
-        axes.legend(fontsize=7, frameon=False)
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
 
 
 def bars(axes: Axes, layers: Sequence[int], values: np.ndarray, *, title: str, errors: np.ndarray) -> None:

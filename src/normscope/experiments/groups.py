@@ -299,7 +299,7 @@ def _bars(tested: Sequence[Row], errors: Sequence[tuple[float, float]], label: s
     )
     figures.layer_ticks(axes, layers)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(fontsize=7, frameon=False)
+    axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure
 
 

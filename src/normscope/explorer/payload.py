@@ -150,9 +150,6 @@ Start = Mapping[str, str | int]
 MOST_ANALYSES = 2
 MOST_EXPLANATIONS = 16
 
-_WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "Ln": "norm", "Ff": "feed-forward"}
-"""The names of components for readers."""
-
 
 def build_payload(
     *results: Shown,
@@ -288,7 +285,7 @@ def _scopes(dataset: xr.Dataset) -> list[dict[str, object]]:
             {
                 "name": name,
                 "components": list(scope.components),
-                "words": [_WORDS.get(component, component) for component in scope.components],
+                "words": scope.words,
                 "quantity": "weight" if scope.quantity == "weight" else _quantity(dataset),
                 "heads": name in heads,
                 "signed": bool((values < 0).any()),

@@ -5,6 +5,7 @@ Shares for a value are in one colour, those against it in the other; shares with
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +16,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
+from normscope.plots.caption import add_caption, caption_of
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
 _SPACE, _BEFORE_BIAS = 0.06, 0.22
 """Room between words, and before the bias, in inches."""
+
+_CHARACTERS_PER_INCH = 12.5
+"""Of a title."""
 
 _SIDES = (3.0, 14.0)
 _IMAGE_SIDE = 3.2
@@ -113,7 +118,8 @@ def _text_figure(
     placed = _layout(shares, width, bias=explanation.adds_up)
     lines = 1 + max(token.line for token in placed)
     text_height = lines * LINE_HEIGHT
-    margins = (0.1, 0.34, 0.56)
+    said = fill(heading(explanation, target), int(width * _CHARACTERS_PER_INCH)) if title is None else title
+    margins = (0.1, 0.34 + 0.18 * said.count("\n"), 0.56)
     """At the sides, above and below the text, in inches."""
     size = width + 2 * margins[0], text_height + margins[1] + margins[2]
     figure = Picture(figsize=size)
@@ -128,7 +134,11 @@ def _text_figure(
             draw_token(axes, token, look.colours(look.norm(value)) if np.isfinite(value) else None)
     if explanation.adds_up:
         draw_token(axes, placed[-1], look.colours(look.norm(explanation.biases[target])), frame="0.6")
-    axes.set_title(heading(explanation, target) if title is None else title, parse_math=False, loc="left")
+    axes.set_title(said, parse_math=False, loc="left")
+    model = caption_of({"model": explanation.attrs.get("model", "")}, width)
+    figure.text(
+        1 - margins[0] / size[0], 0.02, model, ha="right", va="bottom", fontsize=6.5, color="0.4", parse_math=False
+    )
     bar_width = min(2.6, width / 2)
     bar = figure.add_axes((margins[0] / size[0], 0.34 / size[1], bar_width / size[0], 0.09 / size[1]))
     parked = float(np.nansum(shares.values[explanation.sinks]))
@@ -179,6 +189,7 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
         axes.axvline(border, color="black", linewidth=1.2)
     default = f"What each token puts into each value ({explanation.method})"
     axes.set_title(default if title is None else title, parse_math=False)
+    add_caption(figure, explanation.attrs)
     add_colour_bar(
         figure, [axes], look.colours, look.norm, look.meaning, shares.values, beside=scale.side(len(columns))
     )
@@ -219,7 +230,8 @@ def _image_figure(
         panel.set_axis_off()
     bar = figure.colorbar(ScalarMappable(overlay.norm, look.colours), ax=axes, shrink=0.8, pad=0.02)
     bar.set_label(look.meaning, fontsize=8)
-    figure.suptitle(heading(explanation, target) if title is None else title, parse_math=False, fontsize=9)
+    figure.suptitle(fill(heading(explanation, target), 90) if title is None else title, parse_math=False, fontsize=9)
+    add_caption(figure, {"model": explanation.attrs.get("model", "")})
     return figure
 
 

@@ -5,7 +5,8 @@ Positive edges are in one colour, negative ones in the other.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -15,6 +16,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from normscope.errors import SelectionError
+from normscope.plots.caption import add_caption
 from normscope.plots.picture import Picture
 from normscope.plots.style import DIVERGING, publication
 from normscope.results.tokens import labels
@@ -34,7 +36,14 @@ _EVERY_TOKEN_UP_TO = 30
 _POINTS = 24
 
 
-def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: str | None = None) -> Figure:
+def plot_flow(
+    flow: Flow,
+    *,
+    name: str = "",
+    width: float | None = None,
+    title: str | None = None,
+    about: Mapping[Any, Any] | None = None,
+) -> Figure:
     """The graph that `Explanation.flow` returns.
 
     Args:
@@ -42,6 +51,7 @@ def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: 
         name: what is explained, written where the flow ends.
         width: the width of the graph, in inches (default: by the number of layers).
         title: the title (default: which share of the flow is shown).
+        about: attributes of the explanation, of which model and text are named below.
 
     Examples:
         >>> from normscope.plots import plot_flow
@@ -60,7 +70,8 @@ def plot_flow(flow: Flow, *, name: str = "", width: float | None = None, title: 
         _label(axes, flow, rows, name)
         default = f"Edges that carry {flow.share:.0%} of what flows through every layer"
         axes.set_title(default if title is None else title, parse_math=False, loc="left")
-        _legend(figure)
+        _legend(figure, ends=bool(_loose_ends(flow)))
+        add_caption(figure, about or {})
     return figure
 
 
@@ -99,15 +110,29 @@ def _draw_nodes(axes: Axes, flow: Flow, rows: dict[int, int]) -> None:
     nodes = sorted(flow.nodes())
     values = np.array([flow.relevance[depth, index] for depth, index in nodes])
     sizes = 3 + _LARGEST * np.abs(values) / np.abs(values).max()
+    ends, colours = _loose_ends(flow), [FOR if value > 0 else AGAINST for value in values]
     axes.scatter(
         [depth for depth, _ in nodes],
         [rows[index] for _, index in nodes],
         s=sizes,
-        c=[FOR if value > 0 else AGAINST for value in values],
-        edgecolors="white",
-        linewidths=0.6,
+        c=["white" if node in ends else colour for node, colour in zip(nodes, colours, strict=True)],
+        edgecolors=[colour if node in ends else "white" for node, colour in zip(nodes, colours, strict=True)],
+        linewidths=[0.9 if node in ends else 0.6 for node in nodes],
         zorder=2,
     )
+
+
+def _loose_ends(flow: Flow) -> set[tuple[int, int]]:
+    """Nodes at which drawn edges begin or end although something flows on: through edges that are too small to be drawn."""
+    entered = {(edge.layer, edge.query) for edge in flow}
+    left = {(edge.layer - 1, edge.key) for edge in flow}
+    own = len(flow.tokens)
+    return {
+        (depth, index)
+        for depth, index in flow.nodes()
+        if index < own
+        and ((depth > 0 and (depth, index) not in entered) or (depth < flow.layers and (depth, index) not in left))
+    }
 
 
 def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
@@ -145,9 +170,13 @@ def _name_end(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
     )
 
 
-def _legend(figure: Figure) -> None:
+def _legend(figure: Figure, *, ends: bool) -> None:
     handles = [
         Line2D([], [], color=FOR, linewidth=4, alpha=0.7, label="for"),
         Line2D([], [], color=AGAINST, linewidth=4, alpha=0.7, label="against"),
     ]
-    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False, fontsize=7)
+    if ends:
+        goes_on = Line2D([], [], linestyle="", marker="o", markerfacecolor="white", markeredgecolor="0.4", markersize=5)
+        goes_on.set_label("goes on in edges too small to be drawn")
+        handles.append(goes_on)
+    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False, fontsize=7)

@@ -16,7 +16,7 @@ from normscope.options import also_spelled
 from normscope.plots.maps import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
 from normscope.results.select import check_layers, check_scopes, select_map
-from normscope.scopes import Scope
+from normscope.scopes import Scope, word
 
 if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
@@ -65,11 +65,10 @@ def plot_growth(
         maps = [values / typical_largest(values.values) for values in maps]
         quantity = "relative to the panel's largest"
     norm = sequential_norm(np.stack([values.values for values in maps]), limit, colour_scale)
-    panels = Panels(dict(zip(steps(shown), maps, strict=True)), colours, norm, quantity)
+    panels = Panels(dict(zip(steps(shown), maps, strict=True)), colours, norm, quantity, each=True)
     rows = 1 if max(panels.shape) <= _ONE_ROW_UP_TO and len(shown) <= _LONGEST_ROW else 2
-    return panel_figure(
-        panels, f"How the map grows, layer {layer}" if title is None else title, ceil(len(shown) / rows)
-    )
+    heading = f"How the map grows, layer {layer}" if title is None else title
+    return panel_figure(panels, heading, ceil(len(shown) / rows), about=analysis.attrs)
 
 
 @also_spelled(normalize="normalise")
@@ -98,11 +97,11 @@ def plot_grid(
     norm = sequential_norm(np.stack([values.values for values in maps.values()]), None, colour_scale)
     quantity = select_map(analysis, shown[-1], numbers[0], normalised=normalise).meaning
     heading = "Layers (down) by scopes (across)" if title is None else title
-    return panel_figure(Panels(maps, colours, norm, quantity), heading, len(shown))
+    return panel_figure(Panels(maps, colours, norm, quantity), heading, len(shown), about=analysis.attrs)
 
 
 def steps(scopes: Sequence[str]) -> list[str]:
-    """What each scope adds to the one before it, above its name: `+ Res` above `AttnRes`."""
+    """What each scope adds to the one before it, above its name: `+ residual` above `AttnRes`."""
     names = [textwrap.wrap(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", scope), _LONGEST_LINE) for scope in scopes]
     lines = max(map(len, names))
     added = [_step(before, scope) for before, scope in zip(["", *scopes], scopes, strict=False)]
@@ -115,11 +114,11 @@ def steps(scopes: Sequence[str]) -> list[str]:
 def _step(before: str, scope: str) -> str:
     scope_before, scope_after = Scope(before), Scope(scope)
     if scope_after.quantity == "weight":
-        return "weights alone"
+        return " + ".join(["weights", *scope_after.words[1:]])
     if scope_before.quantity == "weight" and scope_before.last == scope_after.last:
-        return "+ vectors"
+        return "\u00d7 values"
     known = len(scope_before.components)
     added = (
         scope_after.components[known:] if known and scope_after.components[:known] == scope_before.components else ()
     )
-    return f"+ {''.join(added)}" if added else ""
+    return f"+ {' + '.join(map(word, added))}" if added else " + ".join(scope_after.words)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import xarray as xr
@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
 from normscope.options import also_spelled, normalise_axis
+from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar, draw_map, key_groups
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
@@ -81,7 +82,8 @@ def plot_map(
     colours = DIVERGING if signed and colours == SEQUENTIAL else colours
     maps = {layer: selection.of_layer(layer) for layer in selection.layers}
     panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.meaning)
-    return panel_figure(panels, _heading(selection.name, selection.layers) if title is None else title)
+    heading = _heading(selection.name, selection.layers) if title is None else title
+    return panel_figure(panels, heading, about=analysis.attrs)
 
 
 @also_spelled(normalize="normalise")
@@ -113,7 +115,7 @@ def plot_amplification(
         _CHANGES[axis],
     )
     name = f"{resolve(before, analysis.scopes)} \u2192 {resolve(after, analysis.scopes)}"
-    return panel_figure(panels, _heading(name, layers) if title is None else title)
+    return panel_figure(panels, _heading(name, layers) if title is None else title, about=analysis.attrs)
 
 
 def _heading(name: str, layers: Sequence[int]) -> str:
@@ -133,12 +135,16 @@ _MARGIN = (1.6, 0.55)
 
 @dataclass(frozen=True)
 class Panels:
-    """Maps `[query, key]` by title, which all have the same tokens, and what their colours mean."""
+    """Maps `[query, key]` by title, which all have the same tokens, and what their colours mean.
+
+    With `each`, every panel names its tokens, not only those at the left and at the bottom.
+    """
 
     maps: Mapping[str, xr.DataArray]
     colours: str | Colormap
     norm: Normalize
     quantity: str
+    each: bool = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -149,8 +155,10 @@ class Panels:
         return first.sizes["query"], first.sizes["key"]
 
 
-def panel_figure(panels: Panels, title: str, columns: int | None = None) -> Figure:
-    """The panels in a grid, in reading order."""
+def panel_figure(
+    panels: Panels, title: str, columns: int | None = None, *, about: Mapping[Any, Any] | None = None
+) -> Figure:
+    """The panels in a grid, in reading order, with the model and the text of the attributes of a result."""
     (queries, keys), count = panels.shape, len(panels.maps)
     columns = columns or _columns(count)
     rows = ceil(count / columns)
@@ -166,6 +174,7 @@ def panel_figure(panels: Panels, title: str, columns: int | None = None) -> Figu
             axes[0].set_title(title, parse_math=False, pad=_title_pad(panels))
         else:
             figure.suptitle(title, parse_math=False, fontsize=10)
+        add_caption(figure, about or {})
     return figure
 
 
@@ -184,9 +193,11 @@ def _size(panels: Panels, rows: int, columns: int, scale: Scale) -> tuple[float,
         1 if full else 2
     )  # an unfilled last row leaves labels above
     titles = 0.14 * (1 + max(name.count("\n") for name in panels.maps)) + 0.1
+    beside = scale.room(labels(first["query_token"].values))
+    across, down = (columns, rows) if panels.each else (1, 1)
     return (
-        (scale.side(keys) + 0.1) * columns + scale.room(labels(first["query_token"].values)) + _MARGIN[0],
-        (scale.side(queries) + titles) * rows + below + _MARGIN[1],
+        (scale.side(keys) + 0.1) * columns + beside * across + _MARGIN[0],
+        (scale.side(queries) + titles) * rows + below * down + _MARGIN[1],
     )
 
 
@@ -199,7 +210,8 @@ def _draw(axes: list[Axes], panels: Panels, columns: int, scale: Scale) -> None:
     colours, count = colour_map(panels.colours), len(panels.maps)
     for place, (name, values) in enumerate(panels.maps.items()):
         panel, left, bottom = axes[place], place % columns == 0, place + columns >= count
-        draw_map(panel, values, colours, panels.norm, scale, queries=left, keys=bottom)
+        each = panels.each
+        draw_map(panel, values, colours, panels.norm, scale, queries=left or each, keys=bottom or each)
         panel.set_title(name, parse_math=False, pad=_title_pad(panels))
         if left:
             panel.set_ylabel("query")

@@ -9,6 +9,7 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
+from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
@@ -59,6 +60,7 @@ def plot_mixing_ratio(
         axes.set_ylabel("layer")
         axes.set_title(f"Mixing ratio, {name}" if title is None else title, parse_math=False)
         add_colour_bar(figure, [axes], palette, norm, "from other tokens", cells, beside=scale.side(cells.shape[1]))
+        add_caption(figure, ratios.attrs)
     return figure
 
 

@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from normscope.options import also_spelled
+from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
@@ -93,6 +94,7 @@ def plot_tokens(
         add_colour_bar(figure, [axes], colour_map(colours), norm, selection.meaning, row.values, beside=width)
         heading = f"{label(str(row['query_token'].item()))}: {selection.name}, layer {layer}"
         axes.set_title(heading if title is None else title, parse_math=False, loc="left")
+        add_caption(figure, {"model": analysis.attrs.get("model", "")})
     return figure
 
 

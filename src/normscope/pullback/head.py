@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, float64
 
 from normscope.chain.head_trace import (
     Activate,
@@ -39,6 +39,9 @@ Labels = list[int]
 
 _DENSE_AT_ONCE = 64
 """Centred targets that are pulled back together: each has a number for every label."""
+
+_ROWS_SUMMED = 256
+"""Rows of an output matrix that are summed in the arithmetic of the covectors."""
 
 _ROWS_AT_ONCE = 8192
 """Rows of an output matrix that are converted to the dtype of the covectors at once."""
@@ -302,14 +305,28 @@ def _pull(step: HeadStep, carried: _Carried) -> _Carried:
 
 
 def _product(vectors: Float[Tensor, "entry f"], weight: Float[Tensor, "f inputs"]) -> Float[Tensor, "entry inputs"]:
-    """`vectors @ weight` in the arithmetic of the vectors; an output matrix in another dtype is converted piece by piece."""
-    if weight.dtype == vectors.dtype and weight.device == vectors.device:
+    """`vectors @ weight` in the arithmetic of the vectors; an output matrix in another dtype is converted piece by piece.
+
+    A sum over a whole vocabulary is one of short sums, which are added in float64: terms that nearly cancel would otherwise
+    lose three digits.
+    """
+    if weight.dtype == vectors.dtype and weight.device == vectors.device and len(weight) <= _ROWS_SUMMED:
         return vectors @ weight
     pieces = zip(vectors.split(_ROWS_AT_ONCE, dim=1), weight.split(_ROWS_AT_ONCE), strict=True)
-    product = vectors.new_zeros(len(vectors), weight.shape[1])
+    product = vectors.new_zeros((len(vectors), weight.shape[1]), dtype=float64)
     for part, rows in pieces:
-        product.addmm_(part, rows.to(vectors))
-    return product
+        product += _summed(part, rows.to(vectors))
+    return product.to(vectors)
+
+
+def _summed(vectors: Float[Tensor, "entry f"], weight: Float[Tensor, "f inputs"]) -> Float[Tensor, "entry inputs"]:
+    """The same product, in float64 from sums over a few rows each."""
+    whole = len(weight) // _ROWS_SUMMED * _ROWS_SUMMED
+    rest = (vectors[:, whole:] @ weight[whole:]).to(float64)
+    if not whole:
+        return rest
+    few = vectors[:, :whole].unflatten(1, (-1, _ROWS_SUMMED)).transpose(0, 1)
+    return (few @ weight[:whole].unflatten(0, (-1, _ROWS_SUMMED))).sum(0, dtype=float64) + rest
 
 
 def _pull_norm(step: Normalise, carried: _Carried) -> _Carried:

@@ -164,5 +164,5 @@ def drawn(name: str, table: Table) -> Figure | None:
     axes.grid(alpha=0.25, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     if any(lines):
-        axes.legend(fontsize=7, frameon=False)
+        axes.legend(fontsize=7, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
     return figure

@@ -454,6 +454,7 @@ class Explanation(StackResult):
             return self.encoder.plot_flow(share, target=target, **options)
         of_encoder = names.VALUE not in self._dataset
         options.setdefault("name", "" if of_encoder else labels.name_of(self.targets[self.index_of(target)]))
+        options.setdefault("about", self.attrs)
         return view("plots:plot_flow")(self.flow(share, target=target), **options)
 
     def top(self, k: int = 10, *, target: int | None = None) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 /** Where it came from and where it went: the edges of the node that is followed, or else the tokens' shares of the value. */
 import { bdi, h } from "../../draw/dom";
 import { nodeTitle } from "../../draw/flowmarks";
-import { type FlowView, largest, signColour } from "../../draw/flowview";
+import { eachOf, type FlowView, largest, signColour } from "../../draw/flowview";
 import { type FlowNode, touching } from "../../model/flow";
 import * as format from "../../model/format";
 import type { Store } from "../../model/store";
@@ -75,7 +75,7 @@ export class Ends extends Panel<FlowView> {
     );
   }
 
-  private bars({ flow, dark, stack }: FlowView, all: Entry[]): HTMLElement {
+  private bars({ flow, dark, stack, state }: FlowView, all: Entry[]): HTMLElement {
     const isSink = ({ row }: Entry): boolean => holdsSink(stack.tokens, flow.rows.members[row] ?? []);
     const bySize = all.toSorted((a, b) => Math.abs(b.value) - Math.abs(a.value));
     // Sinks come last, and bars are scaled to the others.
@@ -85,18 +85,20 @@ export class Ends extends Panel<FlowView> {
     const most = largest((others.length > 0 ? others : entries).map(({ value }) => value)) || 1;
     return h(
       "ol",
-      { class: diverging ? "bars diverging" : "bars" },
+      { class: ["bars", diverging && "diverging", state.units === "sentence" && "long"].filter(Boolean).join(" ") },
       entries.map(({ row, value, node }) => {
         const members = flow.rows.members[row] ?? [];
         const sink = holdsSink(stack.tokens, members);
         const text = flow.rows.shown[row]!;
+        const key = h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(text)));
+        const each = state.units === "sentence" ? eachOf(value, members) : "";
         return barLine({
-          name: h("button", { type: "button", class: sink ? "key sink" : "key" }, bdi(label(text))),
+          name: each === "" ? key : h("span", { class: "summed" }, key, h("small", {}, each)),
           size: Math.max(-1, Math.min(1, value / most)),
           diverging,
           colour: signColour(value, dark),
           value: format.signed(value),
-          title: `${shortLabel(text, 60)}${sink ? " (attention sink)" : ""}`,
+          title: `${shortLabel(text, 60)}${eachOf(value, members)}${sink ? " (attention sink)" : ""}`,
           choose: () => this.store.set({ depth: node.depth, token: members[0] ?? -1 }),
         });
       }),

@@ -1,7 +1,7 @@
 /** The text itself, every token tinted by its attribution (or patches over their image); a click follows a token. */
 import { inkOn } from "../../draw/colour";
 import { bdi, h, sized } from "../../draw/dom";
-import { type FlowView, largest, signs, tint, withoutSinks } from "../../draw/flowview";
+import { eachOf, type FlowView, largest, signs, tint, withoutSinks } from "../../draw/flowview";
 import { type Mark, paintMarks } from "../../draw/marks";
 import { picture } from "../../draw/picture";
 import * as format from "../../model/format";
@@ -66,7 +66,7 @@ export class AttributionText extends Panel<FlowView> {
       const members = units.members[unit]!;
       const value = members.reduce((sum, token) => sum + values[token]!, 0);
       const sink = holdsSink(table, members);
-      const amount = `${format.signed(value)}${sink ? " (attention sink)" : ""}`;
+      const amount = `${format.signed(value)}${eachOf(value, members)}${sink ? " (attention sink)" : ""}`;
       const background = sink ? "" : tint(value, colours);
       const joined = table.word[members[0]!] !== -1 && table.word[members[0]!] === word;
       word = table.word[members[0]!]!;
@@ -74,14 +74,19 @@ export class AttributionText extends Panel<FlowView> {
         "button",
         {
           type: "button",
-          class: [joined && "joined", sink && "sink", part === state.part && members.includes(state.token) && "query"]
+          class: [
+            joined && "joined",
+            state.units === "sentence" && "sentence",
+            sink && "sink",
+            part === state.part && members.includes(state.token) && "query",
+          ]
             .filter(Boolean)
             .join(" "),
           title: amount,
           "aria-label": `${label(text)}: ${amount}`,
           click: () => this.store.set({ part, depth: 0, token: members[0]! }),
         },
-        bdi(label(text)),
+        bdi(label(text).replaceAll("\u00a0", " ")),
       );
       button.style.background = background;
       button.style.color = sink ? "" : inkOn(background);

@@ -54,7 +54,7 @@ function proofOf({ error, estimate }: Explanation): string {
   if (estimate !== null) return estimate;
   return error === null
     ? "These shares are not meant to add up to the value"
-    : `Adds up to ${format.error(error)} at every layer`;
+    : `Exact to ${format.bound(error)} at every layer`;
 }
 
 function total(values: Float32Array): number {

@@ -173,7 +173,7 @@ class Deletion(declared.Deletion, MethodTrial):
             axes.set(xlabel="share of tokens taken away, most important first", ylabel="probability")
             axes.set_title(f"removal: {self.removals[index]}", fontsize=10)
             axes.spines[["top", "right"]].set_visible(False)
-        grid[-1].legend(fontsize=6, frameon=False)
+        grid[-1].legend(fontsize=6, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
         return figure
 
 

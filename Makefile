@@ -97,7 +97,11 @@ types: $(INSTALLED) ## Check types
 # says so.
 $(PEERS): $(INSTALLED)
 	-$(PIP_INSTALL) --no-deps inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
-	-$(PIP_INSTALL) --no-deps flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 "thinc<8.4" wordfreq==3.1.1 seaborn==0.13.2 nltk==3.10.4
+	-$(PIP_INSTALL) --no-deps flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 thinc==8.3.14 wordfreq==3.1.1 seaborn==0.13.2 \
+		nltk==3.10.4 cymem==2.0.16 preshed==3.0.15 murmurhash==1.0.16 blis==1.3.4 wasabi==1.1.3 srsly==2.5.6 catalogue==2.0.10 \
+		ftfy==6.3.1 langcodes==3.5.1 language-data==1.4.0 marisa-trie==1.4.1 locate==1.1.1 msgpack==1.2.4 spacy-legacy==3.0.12 \
+		spacy-loggers==1.0.5 confection==1.3.4 weasel==1.0.1 cloudpathlib==0.26.0 smart-open==9.0.2 pydantic==2.14.3 \
+		pydantic-core==2.50.4 annotated-types==0.8.0 typing-inspection==0.4.5 httpx==0.28.1 httpcore==1.0.9 h11==0.16.0 anyio==4.16.0
 	touch $@
 
 .PHONY: bench

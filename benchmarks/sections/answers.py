@@ -86,8 +86,12 @@ def _tools(analyzer: ns.Analyzer) -> tuple[dict[str, tuple[Scores, int]], list[R
     ):
         try:
             tools[f"{label} {version(package)}"] = (scores, calls)
+            import_module(package.replace("-", "_"))
         except PackageNotFoundError:
             missing.append({"what": label, "note": "not installed (make bench installs it)"})
+        except ImportError as error:
+            del tools[f"{label} {version(package)}"]
+            missing.append({"what": label, "note": f"cannot be imported: {error}"[:80]})
     return tools, missing
 
 
@@ -155,7 +159,8 @@ def _lengths(analyzer: ns.Analyzer, question: AskedModel, lengths: Sequence[int]
                 context=" ".join(question.asked.sentences), question=question.asked.question, answer=answer
             ).spans(),
         }
-        with contextlib.suppress(PackageNotFoundError):
+        with contextlib.suppress(PackageNotFoundError, ImportError):
+            import_module("flashtrace")
             tasks[f"FlashTrace {version('flashtrace')}"] = lambda answer=answer, length=length: _traced(
                 analyzer, question.prompt.text, answer, range(length)
             )

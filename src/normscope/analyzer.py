@@ -39,7 +39,6 @@ from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
 from normscope.methods.norms import Decomposition
-from normscope.methods.prediction import Attribution
 from normscope.models.loading import load_model, sketched_model
 from normscope.models.model import Model
 from normscope.models.options import DeviceMap, ModelOptions
@@ -377,7 +376,7 @@ class Analyzer(Model):
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
         Args:
-            inputs: as in `analyze`; each input of a list is explained by itself.
+            inputs: as in `analyze`; each input of a list is explained by itself, short ones computed together.
             pretokenized: the inputs are lists of words.
 
         Keyword Args:
@@ -444,8 +443,10 @@ class Analyzer(Model):
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
         how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
         request = PullRequest(*how, weights=weights_of(asked.weights))
-        explanations = [self._explain(item, wanted, method, request) for item in sequences]
-        return explanations[0] if single else explanations
+        all_asked = [self._asked(item, wanted, request) for item in sequences]
+        trees = method.explain_all(all_asked)
+        made = [Explanation.from_tree(tree).with_model(each) for tree, each in zip(trees, all_asked, strict=True)]
+        return made[0] if single else made
 
     def _target_and_text(self, asked: ExplainRequest) -> tuple[Any, Any]:
         """What is explained and what a decoder reads. In version 0.2, `target` was the latter where a direction is given."""
@@ -455,13 +456,10 @@ class Analyzer(Model):
         warn_renamed("The keyword 'target' of explain with a direction", "'decoder_text'", frames=4)
         return None, asked.target
 
-    def _explain(
-        self, sequence: TokenSequence, wanted: Wanted, method: Attribution, request: PullRequest
-    ) -> Explanation:
+    def _asked(self, sequence: TokenSequence, wanted: Wanted, request: PullRequest) -> Asked:
         sequence, question = read_question(self, sequence, wanted)
         resolve.refuse_unknown_ids(self, sequence)
-        asked = Asked(self, sequence, question, request)
-        return Explanation.from_tree(method.explain(asked)).with_model(asked)
+        return Asked(self, sequence, question, request)
 
     @with_keywords(AnswerOptions, AnswerRequest)
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:

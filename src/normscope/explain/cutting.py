@@ -87,6 +87,7 @@ class EdgeCuts:
         for layer, trace in recording.back():
             own = [edge for edge in edges if edge.layer == layer]
             pulled = pull_back_layer(trace, covector)
+            assert pulled.flow.edges is not None
             for edge in own:
                 change = change - pulled.flow.edges[:, edge.query, edge.key].to(change)
             if layer == lowest:

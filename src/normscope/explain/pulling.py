@@ -182,24 +182,35 @@ class Way:
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
     ) -> StackFlow:
         """Through the layers of a stack, from the states that leave it to those that enter it."""
+        flow = self.begin(name, covector, states)
+        for layer, pull in layers:
+            passed = pull(covector)
+            covector = passed.below.covector
+            self.note(flow, f"before {name} {layer}", passed)
+        return flow
+
+    def begin(
+        self, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]
+    ) -> StackFlow:
+        """What flows out of the states that leave a stack."""
         products = covector * states
         # A value that happens to be near zero is no surer than the products that it is the sum of.
         self.sizes = torch.maximum(self.sizes, products.flatten(1).norm(dim=-1).to(self.sizes.device))
         flow = StackFlow(products.sum(-1))
         flow.errors.append(self._proved(f"after the last {name}", flow.after_last))
-        for layer, pull in layers:
-            passed = pull(covector)
-            assert passed.flow is not None
-            covector = passed.below.covector
-            self.leave(passed.below.bias)
-            self.route(passed.below.routed)
-            flow.layers.append(passed.flow)
-            flow.causal = passed.causal
-            flow.received.append(passed.received)
-            flow.state_norms.append(passed.hidden.norm(dim=-1))
-            self._add_source(passed.below.source)
-            flow.errors.append(self._proved(f"before {name} {layer}", passed.flow.relevance, passed.trace))
         return flow
+
+    def note(self, flow: StackFlow, place: str, passed: PassedLayer) -> None:
+        """Add a layer to what flows through its stack; raises if it does not conserve the values."""
+        assert passed.flow is not None
+        self.leave(passed.below.bias)
+        self.route(passed.below.routed)
+        flow.layers.append(passed.flow)
+        flow.causal = passed.causal
+        flow.received.append(passed.received)
+        flow.state_norms.append(passed.hidden.norm(dim=-1))
+        self._add_source(passed.below.source)
+        flow.errors.append(self._proved(place, passed.flow.relevance, passed.trace))
 
     def shares(
         self, layers: LayersBack, name: str, covector: Float[Tensor, "target token d"], states: Float[Tensor, "token d"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -33,6 +34,10 @@ class Attribution(GivesAttribution):
     @abstractmethod
     def explain(self, asked: Asked) -> xr.DataTree:
         """The datasets of the explanation."""
+
+    def explain_all(self, asked: Sequence[Asked]) -> list[xr.DataTree]:
+        """The same of several inputs, each by itself."""
+        return [self.explain(each) for each in asked]
 
 
 class SharesOnly(Attribution):

@@ -266,6 +266,7 @@ def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(brows
     page.locator(".stage").nth(1).wait_for()
     assert page.get_by_label("Second text", exact=True).input_value() == "The chef woke."
     assert "layer=1" in page.url
+    page.get_by_role("button", name="Options").click()
     page.get_by_label("Model").first.select_option("image")
     assert page.get_by_label("Image to analyse").is_visible()
     assert not page.get_by_label("Text to analyse").is_visible()

@@ -104,7 +104,7 @@ def test_the_first_explorer_is_gone_after_a_second_analysis(browser: Any, server
     assert page.evaluate("() => window.written") == []
     assert page.locator("h1:visible").inner_text() == title
     page.evaluate("() => { location.hash = 'scope=AttnRes&layer=2'; }")
-    page.locator("h1", has_text="AttnRes, layer 2").wait_for()
+    page.locator("h1", has_text="Layer 2, attention + residual").wait_for()
     page.emulate_media(color_scheme="dark")
     page.wait_for_timeout(300)
     assert page.evaluate("() => window.first.isConnected") is False

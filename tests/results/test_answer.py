@@ -66,6 +66,22 @@ def test_every_unit_adds_up_with_what_was_left_out(answer: Answer, unit: Any) ->
     assert counted == len(answer.tokens)
 
 
+@pytest.mark.parametrize("weights", ["half", "players", "joint"])
+def test_the_account_of_attention_weights_is_a_line_of_its_own_and_adds_up(chat: ns.Analyzer, weights: Any) -> None:
+    answer = chat.explain_answer(context=DOCUMENTS, question=QUESTION, answer="Lisbon", weights=weights)
+    spans = answer.spans()
+    assert answer.counts_weights and [span.share for span in spans.left_out if span.text == "routing"] == [
+        answer.routed
+    ]
+    adds_up(spans, answer.value)
+    table = answer.table
+    rows = table.sum("token") + table["bias"] + table["routed"]
+    size = float(abs(table).sum("token").max())
+    assert float(abs(rows - table["value"]).max()) <= 1e-5 * size
+    constant = chat.explain_answer(context=DOCUMENTS, question=QUESTION, answer="Lisbon")
+    assert not constant.counts_weights and constant.routed == 0 and constant.value == answer.value
+
+
 def test_sentences_are_those_of_the_documents_and_the_same_sentence_counts_where_it_stands(answer: Answer) -> None:
     spans = answer.spans().in_text_order()
     assert [span.text for span in spans] == [

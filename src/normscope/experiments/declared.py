@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from normscope.options import Correlation, NormaliseAxis
 
 
-@dataclass(frozen=True)
 class DeclaredExperiment(Declaration):
     """What is listed of an experiment. Its options are its fields."""
 
@@ -52,7 +51,6 @@ class MethodTrial(DeclaredExperiment):
     methods: tuple[str, ...] = ("all",)
 
 
-@dataclass(frozen=True)
 class Dispersion(DeclaredExperiment):
     name = "dispersion"
     module = "normscope.experiments.dispersion"
@@ -61,7 +59,6 @@ class Dispersion(DeclaredExperiment):
     summary = "how much the norms of input vectors and of each head's transformed vectors vary"
 
 
-@dataclass(frozen=True)
 class Categories(DeclaredExperiment):
     name = "categories"
     module = "normscope.experiments.categories"
@@ -70,7 +67,6 @@ class Categories(DeclaredExperiment):
     summary = "what special tokens and punctuation get by attention weights and by norms"
 
 
-@dataclass(frozen=True)
 class WeightVersusNorm(DeclaredExperiment):
     name = "weight-vs-norm"
     module = "normscope.experiments.weight_norm"
@@ -92,7 +88,6 @@ class Sinks(DeclaredExperiment):
     summary = "what the first token, separators and massive states get by weights and by norms"
 
 
-@dataclass(frozen=True)
 class Frequency(DeclaredExperiment):
     name = "frequency"
     module = "normscope.experiments.frequency"
@@ -174,7 +169,7 @@ class ScopeSimilarity(DeclaredExperiment):
     paper = "Kobayashi et al. 2024"
     shows = "Table 1, Figures 5, 9, 12"
     summary = "correlation of the maps at two scopes: adjacent, against the FF input, all pairs"
-    rank_options: ClassVar[dict[str, tuple[str, ...]]] = {"correlations": ("spearman",)}
+    rank_options: ClassVar[Mapping[str, tuple[str, ...]]] = {"correlations": ("spearman",)}
 
 
 @dataclass(frozen=True)
@@ -197,7 +192,6 @@ class FeedForwardAmplification(DeclaredExperiment):
     summary = "the pairs of subword types that the feed-forward (and the group around it) brings together most"
 
 
-@dataclass(frozen=True)
 class WordSplit(GroupAmplification):
     name = "word-split"
     module = "normscope.experiments.groups"
@@ -205,7 +199,6 @@ class WordSplit(GroupAmplification):
     summary = "whether the feed-forward brings subwords of one word together, against other pairs of the same distances"
 
 
-@dataclass(frozen=True)
 class Entities(GroupAmplification):
     name = "entities"
     module = "normscope.experiments.groups"

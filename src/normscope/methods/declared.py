@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from normscope.options import BiasShare, Removal
 
 
-@dataclass(frozen=True)
 class Gradient(GivesAttribution):
     """What the methods that read one gradient cost."""
 
@@ -58,7 +57,6 @@ class DecompX(GivesAttribution):
     passes_per_token = True
 
 
-@dataclass(frozen=True)
 class AltiLogit(GivesAttribution):
     name = "alti-logit"
     module = "normscope.methods.alti"
@@ -71,7 +69,6 @@ class AltiLogit(GivesAttribution):
     passes = 3
 
 
-@dataclass(frozen=True)
 class GradientNorm(Gradient):
     name = "gradient-norm"
     module = "normscope.methods.gradients"
@@ -80,7 +77,6 @@ class GradientNorm(Gradient):
     paper = "Simonyan et al. 2014; Li et al. 2016"
 
 
-@dataclass(frozen=True)
 class GradientTimesInput(Gradient):
     name = "gradient-x-input"
     module = "normscope.methods.gradients"
@@ -139,7 +135,6 @@ class Random(GivesAttribution):
     passes = 1
 
 
-@dataclass(frozen=True)
 class Norms(GivesLayerMaps):
     name = "norms"
     module = "normscope.methods.norms"
@@ -151,7 +146,6 @@ class Norms(GivesLayerMaps):
     passes_per_token = True
 
 
-@dataclass(frozen=True)
 class ProjectionsMethod(GivesLayerMaps):
     name = "projections"
     module = "normscope.methods.projections"
@@ -185,7 +179,6 @@ class Propagated(GivesLayerMaps):
     passes_per_token = True
 
 
-@dataclass(frozen=True)
 class AttentionRollout(GivesLayerMaps):
     name = "attention-rollout"
     module = "normscope.methods.rollout"
@@ -211,7 +204,6 @@ class GlobEnc(GivesLayerMaps):
     paper = "Modarressi et al. 2022"
 
 
-@dataclass(frozen=True)
 class Alti(GivesLayerMaps):
     name = "alti"
     module = "normscope.methods.alti"
@@ -222,7 +214,6 @@ class Alti(GivesLayerMaps):
     paper = "Ferrando et al. 2022"
 
 
-@dataclass(frozen=True)
 class ValueZeroingMethod(GivesLayerMaps):
     name = "value-zeroing"
     module = "normscope.methods.value_zeroing"
@@ -234,7 +225,6 @@ class ValueZeroingMethod(GivesLayerMaps):
     passes_per_token = True
 
 
-@dataclass(frozen=True)
 class ContributionWeightsMethod(GivesLayerMaps):
     name = "contribution-weights"
     module = "normscope.methods.contribution_weights"

@@ -10,6 +10,7 @@ INSTALLED := $(VENV)/.installed
 PIP_INSTALL := $(BIN)/python -m pip install --quiet -c constraints.txt
 BROWSER := $(VENV)/.browser
 PEERS := $(VENV)/.peers
+PEER_INSTALL := $(BIN)/python -m pip install --quiet --no-deps --upgrade --target $(VENV)/peers
 FRONT_END := front-end/node_modules/.installed
 CHECKED := $(wildcard src tests examples benchmarks tools)
 # The engine: architectures, capture, traces and their proof, decompositions, pull-backs, methods and the oracle.
@@ -93,11 +94,11 @@ lint: $(INSTALLED) ## Check style, format, and which module imports which
 types: $(INSTALLED) ## Check types
 	$(BIN)/basedpyright
 
-# Other tools to measure beside: their files alone, since what they pin would change the environment. Without them the table
-# says so.
+# Other tools to compare with: in a folder of their own, which only the benchmarks see, since what they pin would change the
+# environment. Without them the table says so.
 $(PEERS): $(INSTALLED)
-	-$(PIP_INSTALL) --no-deps inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
-	-$(PIP_INSTALL) --no-deps flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 thinc==8.3.14 wordfreq==3.1.1 seaborn==0.13.2 \
+	-$(PEER_INSTALL) inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
+	-$(PEER_INSTALL) flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 thinc==8.3.14 wordfreq==3.1.1 seaborn==0.13.2 \
 		nltk==3.10.4 cymem==2.0.16 preshed==3.0.15 murmurhash==1.0.16 blis==1.3.4 wasabi==1.1.3 srsly==2.5.6 catalogue==2.0.10 \
 		ftfy==6.3.1 langcodes==3.5.1 language-data==1.4.0 marisa-trie==1.4.1 locate==1.1.1 msgpack==1.2.4 spacy-legacy==3.0.12 \
 		spacy-loggers==1.0.5 confection==1.3.4 weasel==1.0.1 cloudpathlib==0.26.0 smart-open==9.0.2 pydantic==2.14.3 \

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,8 @@ from showing import Result, figure_of, table_of
 from normscope.results.files import replacing
 
 RESULTS = Path(__file__).parent / "results"
+PEERS = Path(sys.prefix) / "peers"
+"""Where `make bench` puts other tools. What is installed already comes first."""
 
 
 def result_of(name: str, section: Section, *, quick: bool) -> Result:
@@ -46,6 +49,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    sys.path.append(str(PEERS))
     options.out.mkdir(parents=True, exist_ok=True)
     console = Console(width=160)
     console.print(machine())

@@ -182,13 +182,10 @@ class _Transformation:
 
 
 def _attention(topology: Topology) -> AttentionPart:
-    kinds = DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer
-    attention = next((part for part in topology.chain() if isinstance(part, kinds)), None)
-    if attention is None:
-        raise UnsupportedArchitectureError(
-            "A layer has no attention: expansion-rate is for models with attention alone."
-        )
-    return attention
+    for part in topology.chain():
+        if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer):
+            return part
+    raise UnsupportedArchitectureError("A layer has no attention: expansion-rate is for models with attention alone.")
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:

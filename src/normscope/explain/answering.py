@@ -24,7 +24,7 @@ from normscope.models.model import Model
 from normscope.options import Objective
 
 DEFAULT_OBJECTIVE: Objective = "contrast"
-"""What is explained of an answer's tokens, each against the most probable other one: it finds evidence most often."""
+"""What is explained of an answer's tokens, each against the most probable other one."""
 
 NO_OUTPUT = -1
 """The output of a token that the model did not put out itself."""

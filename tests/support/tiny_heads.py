@@ -41,6 +41,14 @@ NOT_DESCRIBED = {
         ),
         "heads of a tower inside a model of several towers are described for the vocabulary alone",
     ),
+    **dict.fromkeys(
+        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+        "these heads make some tokens attend globally, by other projections than the rest",
+    ),
+    **dict.fromkeys(
+        ("UniSpeechForPreTraining", "UniSpeechSatForPreTraining", "Wav2Vec2ForPreTraining"),
+        "compares frames with quantised ones, and has no logits of labels",
+    ),
     "BigBirdForQuestionAnswering": "its head has a feed-forward with a residual branch, and masks logits of the question",
 }
 """Classes of described architectures whose heads are refused, and why."""

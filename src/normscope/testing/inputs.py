@@ -71,9 +71,9 @@ def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrai
 
 def head_inputs(family: Family, head: Head, model: PreTrainedModel) -> tuple[dict[str, Tensor], list[int]]:
     """What to call a model and its head with, and the lengths of the sequences that the head's stack sees."""
+    family = family_in(model, family)
     inputs = random_inputs(family, model)
     if family.reads != "text":
-        family = family_in(model, family)
         lengths = lengths_of(family, inputs, model)["stack"]
         kept = {name: tensor for name, tensor in inputs.items() if family.encoder is not None or "decoder" not in name}
         return {

@@ -169,6 +169,9 @@ DECODERS: Table = {
     "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
     **for_each("Afmoe KimiLinear", _lm(*RMS, LM_HEAD)),
     **for_each("Bamba Jamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
+    "JambaForSequenceClassification": _decoder_tasks((RmsNormPart("base_model.final_layernorm"),))[
+        "ForSequenceClassification"
+    ],
     **for_each("Lfm2 Lfm2Moe", _lm(RmsNormPart("base_model.embedding_norm"), LM_HEAD)),
     **for_each("Mamba Mamba2 FalconMamba NemotronH", _lm(RmsNormPart("base_model.norm_f"), LM_HEAD)),
     **for_each("Gemma2 Gemma3 VaultGemma", {"ForCausalLM": _capped}),

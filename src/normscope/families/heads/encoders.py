@@ -164,11 +164,24 @@ _SUMMARIES: dict[str, PickPart] = {
 }
 
 
-def _summary_choices(config: Config) -> Head:
+def _summary(config: Config) -> Parts:
+    """The summary of a sequence as transformers makes it: which token, a projection and an activation if there are any."""
     linear = (LinearPart("sequence_summary.summary"),) if getattr(config, "summary_use_proj", False) else ()
     activation = ActivationPart("sequence_summary.summary", "sequence_summary.activation")
     activations = (activation,) if getattr(config, "summary_activation", None) else ()
-    return choices(_SUMMARIES[getattr(config, "summary_type", "last")], *linear, *activations, CLASSIFIER)
+    return (_SUMMARIES[getattr(config, "summary_type", "last")], *linear, *activations)
+
+
+def _summary_choices(config: Config) -> Head:
+    return choices(*_summary(config), CLASSIFIER)
+
+
+def _xlm_sentence(config: Config) -> Head:
+    return Head("sequence-classification", _summary(config))
+
+
+def _xlm_choices(config: Config) -> Head:
+    return choices(*_summary(config), LinearPart("logits_proj"))
 
 
 def _xlm_lm(config: Config) -> Head:
@@ -280,12 +293,44 @@ ENCODERS: Table = {
         "Longformer", _vocabulary(_ROBERTA_LM), {"ForTokenClassification": Head("token-classification", (CLASSIFIER,))}
     ),
     **for_each(
-        "FNet", _vocabulary(_BERT_LM), _sentence(*_POOLER, CLASSIFIER), _multiple(*_POOLER, CLASSIFIER), _token_tasks()
+        "FNet",
+        _vocabulary(_BERT_LM),
+        _pre_training(_BERT_LM),
+        _sentence(*_POOLER, CLASSIFIER),
+        _multiple(*_POOLER, CLASSIFIER),
+        {"ForNextSentencePrediction": _next_sentence(*_POOLER, LinearPart("cls.seq_relationship"))},
+        _token_tasks(),
     ),
-    **for_each("Nystromformer", _vocabulary(_BERT_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
-    **for_each("ConvBert", _vocabulary(_ELECTRA_LM), {"ForSequenceClassification": _token_activated}, _token_tasks()),
-    **for_each("XLM Flaubert", {"WithLMHeadModel": _xlm_lm}),
-    **for_each("SqueezeBert", _vocabulary(_BERT_LM), _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
+    **for_each(
+        "Nystromformer",
+        _vocabulary(_BERT_LM),
+        {"ForSequenceClassification": _token_activated},
+        _multiple(*_DISTILBERT_POOL),
+        _token_tasks(),
+    ),
+    **for_each(
+        "ConvBert",
+        _vocabulary(_ELECTRA_LM),
+        {"ForSequenceClassification": _token_activated, "ForMultipleChoice": _summary_choices},
+        _token_tasks(),
+    ),
+    **for_each(
+        "XLM Flaubert",
+        {
+            "WithLMHeadModel": _xlm_lm,
+            "ForSequenceClassification": _xlm_sentence,
+            "ForTokenClassification": Head("token-classification", (CLASSIFIER,)),
+            "ForQuestionAnsweringSimple": answers(LinearPart("qa_outputs")),
+            "ForMultipleChoice": _xlm_choices,
+        },
+    ),
+    **for_each(
+        "SqueezeBert",
+        _vocabulary(_BERT_LM),
+        _sentence(*_POOLER, CLASSIFIER),
+        _multiple(*_POOLER, CLASSIFIER),
+        _token_tasks(),
+    ),
     **for_each("MarkupLM", _sentence(*_POOLER, CLASSIFIER), _token_tasks()),
     **for_each("JinaEmbeddingsV3", _vocabulary(_ROBERTA_LM), _sentence(*_TOKEN_TANH), _token_tasks()),
     **for_each("Esmc", _vocabulary((*_NORM, *_ROBERTA_LM)), _sentence(*_NORM, *_TOKEN_TANH)),

@@ -52,6 +52,8 @@ def test_heads_are_sorted_by_what_they_carry_and_chosen(show: Callable[..., Any]
     shown.page.locator(".head").first.press("Enter")
     assert shown.title() == f"Layer 3, attention + residual + norm + feed-forward, head {order[0]}"
     shown.go("view=heads&scope=AttnResLnFf&layer=3")
+    assert "scope=Attn" in shown.fragment().split("&")  # who comes to the heads comes to where they are separate
+    shown.step("AttnResLnFf")
     assert "already mixed" in shown.page.locator(".heads-view .note").first.inner_text()
     shown.page.locator(".heads-view .quiet", has_text="AttnW").click()
     assert "scope=AttnW" in shown.fragment()

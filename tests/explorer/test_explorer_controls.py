@@ -34,8 +34,8 @@ def test_the_stepper_walks_the_chain(show: Callable[..., Any], analysis: Analysi
     shown.press("[")
     assert shown.title() == "Layer 1, attention"
     shown.page.get_by_role("button", name="Play the chain").click()
-    shown.page.locator("h1", has_text="AttnRes,").wait_for()
-    shown.page.locator("h1", has_text="AttnResLn,").wait_for()
+    for title in ("Layer 1, attention + residual", "Layer 1, attention + residual + norm"):
+        shown.page.get_by_role("heading", name=title, exact=True).wait_for()
     shown.page.get_by_role("button", name="Play the chain").click()
     assert "scope=AttnResLn" in shown.fragment()
 

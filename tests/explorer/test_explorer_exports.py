@@ -22,7 +22,7 @@ def test_pictures_are_exported(show: Callable[..., Any], analysis: Analysis) -> 
     count = len(analysis.tokens)
     assert len(svg.findall(f".//{names}g[@shape-rendering]/{names}rect")) == count**2
     texts = [(element.text or "").strip("\u2068\u2069") for element in svg.iter(f"{names}text")]
-    assert texts[0] == "AttnRes, layer 2"
+    assert texts[0] == "Layer 2, attention + residual"
     assert [text for text in texts if text in analysis.tokens].count("chef") == 2
     png = shown.export("png")
     width, height = struct.unpack(">II", png[16:24])

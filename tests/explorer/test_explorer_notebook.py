@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def test_a_widget_of_an_executed_notebook_works(notebook: Any, browser: Any) -> 
     page.evaluate(MOUNT, [state["_esm"], {"payload": state["payload"], "state": state["state"]}])
     page.locator(".heatmap[data-drawn]").wait_for(state="attached")
     page.locator(".step[data-scope=AttnRes]").click()
-    page.locator("h1", has_text="AttnRes, layer").wait_for()
+    page.locator("h1", has_text=re.compile(r"^Layer \d+, attention \+ residual$")).wait_for()
     page.wait_for_function("() => window.state.state.split('&').includes('scope=AttnRes')")
     assert trouble == []
     page.close()
@@ -84,7 +85,7 @@ def test_a_notebook_without_widgets_shows_the_page_in_a_frame(notebook: Any, bro
     inside = page.frame_locator("iframe")
     inside.locator(".heatmap[data-drawn]").wait_for(state="attached")
     inside.locator(".step[data-scope=Attn]").click()
-    inside.locator("h1", has_text="Attn, layer").wait_for()
+    inside.locator("h1", has_text=re.compile(r"^Layer \d+, attention$")).wait_for()
     page.close()
 
 
@@ -174,5 +175,5 @@ def test_an_exported_notebook_shows_the_explorer_without_network(
     inside = page.frame_locator("iframe")
     inside.locator(".heatmap[data-drawn]").wait_for(state="attached")
     inside.locator(".step[data-scope=Attn]").click()
-    inside.locator("h1", has_text="Attn, layer").wait_for()
+    inside.locator("h1", has_text=re.compile(r"^Layer \d+, attention$")).wait_for()
     context.close()

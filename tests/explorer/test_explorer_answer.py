@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -139,8 +140,9 @@ def test_a_sentence_shows_what_it_fed(open_page: Callable[..., Shown], answer: A
     shown.page.locator(ITEMS).filter(has_text=text).hover()
     shown.settle()
     words = shown.page.locator(WORDS).all_inner_texts()
-    starts = np.cumsum([0, *(len(word) + 1 for word in words[:-1])])
-    parts = [answer.of((int(start), int(start) + len(word))) for start, word in zip(starts, words, strict=True)]
+    # A token of white space goes with the word before it.
+    starts = np.cumsum([0, *(len(word) + 1 for word in words)]).tolist()
+    parts = [answer.of((start, min(end, len(ANSWER)))) for start, end in pairwise(starts)]
     fed = [next(span.share for span in part.spans() if span.text == text) for part in parts]
     for value, (red, _, blue) in zip(fed, colours(shown, WORDS), strict=True):
         if abs(value) > 0.05 * max(map(abs, fed)):

@@ -285,6 +285,8 @@ def test_tokens_that_a_tokenizer_would_split_otherwise_stay_as_they_were_generat
 def test_characters_of_several_tokens_are_found(chat: ns.Analyzer) -> None:
     found = chat.explain_answer(context="Die Grüße 今天 😀. Ende.", question="Was?", answer="Grüße 😀!")
     assert found.text == "Grüße 😀!" and found.of("😀").explained == "😀"
+    assert found.output_tokens[-5:] == ["ð", "Ł", "ĺ", "Ģ", "!"]  # its four bytes
+    assert found.of("😀").value == pytest.approx(found.of(slice(-5, -1)).value)
     assert {span.text for span in found.words()} >= {"Grüße", "今", "天"}
     adds_up(found.spans("token"), found.value)
 

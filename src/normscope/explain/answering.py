@@ -26,6 +26,9 @@ from normscope.options import Objective
 DEFAULT_OBJECTIVE: Objective = "contrast"
 """What is explained of an answer's tokens, each against the most probable other one."""
 
+_HALF = "\N{REPLACEMENT CHARACTER}"
+"""What some bytes of a character are decoded to."""
+
 NO_OUTPUT = -1
 """The output of a token that the model did not put out itself."""
 
@@ -57,9 +60,9 @@ def exchange_of(
     lead = prompt.ids[-1:]
     before = len(_decoded(tokenizer, lead))
     whole = _decoded(tokenizer, [*lead, *ids])[before:]
-    ends = [_alike(_decoded(tokenizer, [*lead, *ids[:count]])[before:], whole) for count in range(1, len(ids))]
-    ends = [*ends, len(whole)]
-    offsets = [(start, max(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
+    read = [_alike(_decoded(tokenizer, [*lead, *ids[:count]])[before:], whole) for count in range(1, len(ids))]
+    starts, ends = [0, *(start for start, _ in read)], [*(end for _, end in read), len(whole)]
+    offsets = [(start, max(start, end)) for start, end in zip(starts, ends, strict=False)]
     base = len(prompt.text)
     shifted = [(base + start, base + end) for start, end in offsets]
     return Exchange(prompt, list(ids), prompt.text + whole, shifted, finished)
@@ -69,11 +72,16 @@ def _decoded(tokenizer: PreTrainedTokenizerBase, ids: Sequence[int]) -> str:
     return cast(str, tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
 
-def _alike(beginning: str, whole: str) -> int:
-    """Characters that a text has in common with a longer one: tokens may end inside of a character."""
+def _alike(beginning: str, whole: str) -> tuple[int, int]:
+    """Where the next token starts and the last one ends, by what a text has in common with a longer one.
+
+    They differ where tokens end inside of a character, which is then that of all tokens that have bytes of it.
+    """
     if whole.startswith(beginning):
-        return len(beginning)
-    return next((place for place, (a, b) in enumerate(zip(beginning, whole, strict=False)) if a != b), len(whole))
+        return len(beginning), len(beginning)
+    place = next((at for at, (a, b) in enumerate(zip(beginning, whole, strict=False)) if a != b), len(whole))
+    inside = place < len(whole) and not beginning[place:].strip(_HALF)
+    return place, place + inside
 
 
 def answer_tokens(model: Model, prompt: Prompt, answer: str | Sequence[int]) -> list[int]:

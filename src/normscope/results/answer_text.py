@@ -145,6 +145,7 @@ class AnswerText:
         for number, place in enumerate(outputs):
             start, end = offsets[place]
             joined = number > 0 and outputs[number - 1] == place - 1
+            start = max(start, offsets[place - 1][1]) if joined else start  # tokens may share a character
             runs = [*runs[:-1], runs[-1] + self.text[start:end]] if joined else [*runs, self.text[start:end]]
         return " \u2026 ".join(run.strip() for run in runs)
 

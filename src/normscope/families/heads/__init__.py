@@ -228,7 +228,10 @@ _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
 
-_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {"SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),)}
+_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {
+    "SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),),
+    **{name: (RmsNormPart("base_model.language_model.norm"),) for name in ("Gemma4Model", "Gemma4UnifiedModel")},
+}
 """The same of classes whose family has others that end otherwise."""
 
 

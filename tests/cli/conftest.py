@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import normscope as ns
 from normscope.cli import console as session
 from normscope.cli import main
+from normscope.models.options import ModelOptions
 
 from .samples import Output
 
@@ -18,12 +18,12 @@ from .samples import Output
 @pytest.fixture
 def loaded(analyzer: ns.Analyzer, monkeypatch: pytest.MonkeyPatch) -> None:
     """The embedded model is loaded once for all tests that do not name a model."""
-    actual = ns.load
+    actual = ns.Analyzer.from_options
 
-    def load(model: str | None, **options: Any) -> ns.Analyzer:
-        return analyzer if model is None and options.get("dtype") is None else actual(model, **options)
+    def load(options: ModelOptions) -> ns.Analyzer:
+        return analyzer if options.model is None and options.dtype is None else actual(options)
 
-    monkeypatch.setattr("normscope.analyzer.load", load)
+    monkeypatch.setattr("normscope.analyzer.Analyzer.from_options", load)
 
 
 @pytest.fixture

@@ -51,7 +51,7 @@ def test_an_error_of_ours_that_is_no_user_error_is_not_hidden(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("normscope.analyzer.load", fail)
+    monkeypatch.setattr("normscope.analyzer.Analyzer.from_options", fail)
     with pytest.raises(ZeroDivisionError):
         main(["map", TEXT])
 
@@ -60,7 +60,7 @@ def test_an_interrupt_ends_with_130(run: Callable[..., Output], monkeypatch: pyt
     def interrupt(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("normscope.analyzer.load", interrupt)
+    monkeypatch.setattr("normscope.analyzer.Analyzer.from_options", interrupt)
     code, out, err = run("map", TEXT)
     assert (code, out) == (128 + signal.SIGINT, "")
     assert "Traceback" not in err

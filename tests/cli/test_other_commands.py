@@ -63,7 +63,7 @@ def test_check_gives_random_ids_to_a_model_without_a_tokenizer(
     run: Callable[..., Output], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bare = ns.load(tiny_bert())
-    monkeypatch.setattr("normscope.analyzer.load", lambda *_, **__: bare)
+    monkeypatch.setattr("normscope.analyzer.Analyzer.from_options", lambda *_, **__: bare)
     code, out, err = run("check")
     assert code == 0, err
     assert "There is no tokenizer with the model: analysing 16 random token ids." in err

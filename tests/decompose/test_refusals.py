@@ -48,7 +48,7 @@ def poisoned(step: Any) -> list[Any]:
             bad = value.clone()
             bad.view(-1)[0] = math.nan
             found.append(replace(step, **{each.name: bad}))
-        elif isinstance(value, tuple) and is_dataclass(value[0]):
+        elif isinstance(value, tuple) and value and is_dataclass(value[0]):
             found += [replace(step, **{each.name: (bad, *value[1:])}) for bad in poisoned(value[0])]
         elif is_dataclass(value) and not isinstance(
             value, Activation | ValueSource | Normalise

@@ -166,6 +166,8 @@ FIGURES = [
     "alignment-aws-eos",
     "alignment-example-1-aws",
     "alignment-layers",
+    "answers-drop",
+    "answers-evidence",
     "categories",
     "categories-heads",
     "deletion-comprehensiveness",

@@ -9,7 +9,7 @@ import torch
 from support import tiny_architectures
 from support.tiny_models import tiny, token_ids
 from torch import Tensor
-from transformers import T5EncoderModel
+from transformers import AutoConfig, AutoModelForImageTextToText, T5EncoderModel
 
 import normscope as ns
 from normscope.chain.activations import recognise
@@ -172,13 +172,23 @@ ENCODERS = [(name, changes) for name, changes in tiny_architectures.VARIANTS if 
     ("name", "changes"), ENCODERS, ids=[f"{name}-{place}" for place, (name, _) in enumerate(ENCODERS)]
 )
 def test_every_architecture_adds_up_to_the_cosine_of_its_own_states(name: str, changes: dict[str, Any]) -> None:
-    model = ns.load(tiny_architectures.tiny(name, **changes))
+    _assert_adds_up(ns.load(tiny_architectures.tiny(name, **changes)))
+
+
+@pytest.mark.parametrize("name", ["gemma4", "gemma4_unified"])
+def test_a_multimodal_gemma_4_that_reads_text_ends_as_its_text_tower(name: str) -> None:
+    text = AutoConfig.for_model(f"{name}_text", **tiny_architectures.SIZE | tiny_architectures.GEMMA4).to_dict()
+    towers = {"text_config": text, "vision_config": None, "audio_config": None}
+    _assert_adds_up(ns.load(tiny_architectures.tiny(name, AutoModelForImageTextToText, **towers)))
+
+
+def _assert_adds_up(model: ns.Analyzer) -> None:
     mode = "last" if model.family.stack.causal else "mean"
     texts = [text_of(ids) for ids in token_ids(6, 4)]
     (dataset,) = Comparison(model, of(model, named_pooling(mode, How())), "cosine").datasets(texts[0], [texts[1]])
     with torch.no_grad():
         ids = [torch.tensor([text.sequence.features["input_ids"]]) for text in texts]
-        states = [model.model.eval()(each).last_hidden_state[0] for each in ids]
+        states = [model.model.eval().base_model(each).last_hidden_state[0] for each in ids]
     rows = [each[-1] if mode == "last" else each.mean(0) for each in states]
     own = torch.nn.functional.cosine_similarity(rows[0], rows[1], dim=0)
     assert float(dataset["value"]) == pytest.approx(float(own), abs=1e-5)

@@ -16,7 +16,6 @@ import xarray as xr
 from normscope.deprecated import warn_renamed
 from normscope.errors import SelectionError, listing
 from normscope.explain.cutting import EdgeCuts
-from normscope.explain.task import Asked
 from normscope.options import whole_number
 from normscope.results import explanation_schema as names
 from normscope.results import routing as accounts
@@ -403,11 +402,6 @@ class Explanation(StackResult):
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
         changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
         return verification(self.cuts, chosen, changes, place, self.tokens)
-
-    def with_model(self, asked: Asked) -> Explanation:
-        """The same, which can run its model again."""
-        self.cuts = EdgeCuts(asked)
-        return self
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 

@@ -84,12 +84,22 @@ class Similarity(Result):
         return self.value * float(self.attrs["logit_scale"]) + float(self.attrs["logit_bias"])
 
     def image(self, side: str) -> np.ndarray | None:
-        """`[y, x, channel]`: the image on a side, `"first"` or `"second"`, as large as the model reads it; else `None`."""
+        """`[y, x, channel]`: the image on a side, `"first"` or `"second"`, as large as the model reads it; else `None`.
+
+        Examples:
+            >>> similarity.image("first") is None  # both sides are texts
+            True
+        """
         name = f"{self._side(side)}_{schema.IMAGE}"
         return self._dataset[name].values if name in self._dataset else None
 
     def patches(self, side: str) -> np.ndarray | None:
-        """`[token, 2]`: the row and column of every patch on a side, -1 for special tokens; `None` if it is a text."""
+        """`[token, 2]`: the row and column of every patch on a side, -1 for special tokens; `None` if it is a text.
+
+        Examples:
+            >>> similarity.patches("second") is None
+            True
+        """
         side = self._side(side)
         if f"{side}_row" not in self._dataset.coords:
             return None

@@ -75,7 +75,9 @@ def _inputs(model: PreTrainedModel, family: Family) -> dict[str, Tensor]:
     head = head_of(model)
     inputs, _ = head_inputs(family, head, model)
     first = {name: tensor[0] if head.task == "multiple-choice" else tensor for name, tensor in inputs.items()}
-    return {name: tensor[:1] for name, tensor in first.items() if name in ("input_ids", model.main_input_name)}
+    # The patches of an image come with their places and which of them there are; a text comes without its mask.
+    kept = first if family.reads == "image" else ("input_ids", model.main_input_name)
+    return {name: first[name][:1] for name in first if name in kept}
 
 
 def _check_sum(

@@ -64,7 +64,8 @@ def lengths_of(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedMo
 def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrainedModel) -> list[int]:
     if family.reads == "text":
         return inputs["attention_mask"].sum(-1).tolist()
-    items = [{name: tensor[place] for name, tensor in inputs.items()} for place in range(2)]
+    count = len(next(iter(inputs.values())))
+    items = [{name: tensor[place] for name, tensor in inputs.items()} for place in range(count)]
     sequences, _ = (images.read_images if family.reads == "image" else read_audio)(items, model, None)
     return [len(sequence) for sequence in sequences]
 

@@ -219,13 +219,19 @@ _STATES = ("last_hidden_state",)
 _TOWER_ENDS: dict[str, tuple[HeadPart, ...]] = {
     "clip-text": (LayerNormPart("base_model.final_layer_norm"),),
     "siglip-text": (LayerNormPart("base_model.final_layer_norm"),),
-    **{name: (RmsNormPart("base_model.norm"),) for name in ("llama", "llama4", "qwen3_moe", "glm4", "glm4_moe")},
+    **{
+        name: (RmsNormPart("base_model.norm"),)
+        for name in ("llama", "llama4", "qwen3_moe", "glm4", "glm4_moe", "gemma4")
+    },
     **{name: (UnitRmsNormPart("base_model.norm"),) for name in ("qwen3_5_text", "qwen3_5_moe_text")},
 }
 """What acts after the last block of towers whose classes have no described head inside, by the names of their families."""
 
 
-_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {"SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),)}
+_CLASS_ENDS: dict[str, tuple[HeadPart, ...]] = {
+    "SiglipVisionModel": (LayerNormPart("base_model.post_layernorm"),),
+    **{name: (RmsNormPart("base_model.language_model.norm"),) for name in ("Gemma4Model", "Gemma4UnifiedModel")},
+}
 """The same of classes whose family has others that end otherwise."""
 
 

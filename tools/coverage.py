@@ -17,6 +17,7 @@ import json
 import logging
 import multiprocessing
 import os
+import resource
 import sys
 import warnings
 from collections.abc import Callable
@@ -39,6 +40,9 @@ Record = Callable[[str, list[Trial]], None]
 
 SECONDS = 120
 """A type may take this long."""
+
+BYTES = 9 * 2**30
+"""And this much address space: a model whose input cannot be made small must not take the machine down."""
 
 
 def digest() -> str:
@@ -90,6 +94,7 @@ def in_a_process(model_type: str) -> list[Trial]:
 
 
 def _send(model_type: str, sender: Connection) -> None:
+    resource.setrlimit(resource.RLIMIT_AS, (BYTES, BYTES))
     with open(os.devnull, "w") as nothing:
         os.dup2(nothing.fileno(), 1)
         os.dup2(nothing.fileno(), 2)

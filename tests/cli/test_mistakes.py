@@ -78,7 +78,6 @@ MISTAKES: list[tuple[list[str], str]] = [
     (["explain", TEXT, "--flow", "0.9"], "A flow graph is a picture"),
     (["explain", TEXT, "--out", "explanation.xyz"], "Known endings"),
     (["answer"], "Give a --context and a --question"),
-    (["answer", "--context", TEXT, "--objective", "contrast"], "name it (--against)"),
     (["answer", "--context", TEXT, "--messages", "chat.json"], "take the place"),
     (["answer", "--context", TEXT, "--question", " "], "The question is empty"),
     (["answer", "--context", TEXT, "--units", "sentense"], "Did you mean 'sentence'?"),

@@ -36,6 +36,7 @@ PICTURES = {
     "findings/minilm-weight-vs-norm": "minilm/weight-vs-norm",
     "findings/roberta-shapley-layers": "shapley-roberta/shapley-layers",
     "experiments/images/agreement": "agreement/agreement",
+    "experiments/images/answers-evidence": "answers/answers-evidence",
     "experiments/images/alignment-awi-argmax": "align/alignment-awi-argmax",
     "experiments/images/deletion-srg": "deletion/deletion-srg",
     "experiments/images/entities-ff": "minilm-entities/entities-ff",

@@ -201,11 +201,11 @@ class Answer(Result):
         """The turns of the chat, ranked.
 
         Examples:
-            >>> answer.turns()
-            Traceback (most recent call last):
-            ...
-            normscope.errors.SelectionError: This answer was explained without messages, so there is no turn in it.
-            More: docs/errors.md#selectionerror
+            >>> try:
+            ...     answer.turns()
+            ... except ns.SelectionError as error:
+            ...     print(str(error).splitlines()[0])
+            This answer was explained without messages, so there is no turn in it.
         """
         return self.spans("turn", rank=rank)
 

@@ -167,3 +167,12 @@ def test_edges_that_are_not_there_are_refused(tmp_path: Path) -> None:
         ns.Explanation.open(explanation.save(tmp_path / "why.nc")).verify()
     with pytest.raises(ns.SelectionError, match="does not follow"):
         ns.load(llama()).explain(IDS, target=[11], method="gradient-x-input").verify()
+
+
+def test_a_model_that_has_changed_since_is_refused() -> None:
+    model = llama()
+    explanation = ns.load(model).explain(IDS, target=[11])
+    with torch.no_grad():
+        model.model.layers[1].mlp.down_proj.weight.mul_(1.5)
+    with pytest.raises(ns.CompletenessError, match="has changed since"):
+        explanation.verify(3)

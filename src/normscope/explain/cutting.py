@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from normscope.capture import Side, blocks_of
 from normscope.capture.hooks import hooks
 from normscope.chain.trace import Attention, LayerTrace
-from normscope.errors import UnsupportedArchitectureError
+from normscope.errors import CompletenessError, UnsupportedArchitectureError
 from normscope.explain.model_values import Values
 from normscope.explain.recording import Recording
 from normscope.explain.task import Asked
@@ -56,6 +56,16 @@ class EdgeCuts:
     def values(self) -> Values:
         """The values explained, as the model computes them."""
         return Values(self.asked.model, self.asked.sequence, self.asked.question)
+
+    def check_same(self, target: int, explained: float) -> None:
+        """Raise if the model no longer gives the value that was explained: its weights or hooks have changed since."""
+        own, logits = float(self.values.own[target]), self.values.logits
+        size = max(1.0, abs(explained), float(logits[logits.isfinite()].abs().amax()))
+        if not abs(own - explained) <= self.asked.model.tolerance * size:
+            raise CompletenessError(
+                f"The value that was explained is {explained:.6g}, and {self.asked.model.name} now gives {own:.6g}: it has "
+                f"changed since. Explain again, then verify."
+            )
 
     def observed(self, edges: Sequence[Edge]) -> Float[Tensor, " target"]:
         """How the values change in the real model without these edges, all of them at once.

@@ -401,6 +401,7 @@ class Explanation(StackResult):
         numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
         changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        self.cuts.check_same(place, self.values[place])
         return verification(self.cuts, chosen, changes, place, self.tokens)
 
     # ---- other units ---------------------------------------------------------------------------------------------------

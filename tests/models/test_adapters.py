@@ -25,9 +25,9 @@ ADAPTERS = {
 }
 
 
-def adapted(config: Any) -> Any:
+def adapted(config: Any, dtype: torch.dtype = torch.float32) -> Any:
     """A tiny Llama with adapters whose weights are large enough to matter."""
-    model = peft.get_peft_model(tiny("llama", AutoModelForCausalLM, **GROUPED), config)
+    model = peft.get_peft_model(tiny("llama", AutoModelForCausalLM, **GROUPED).to(dtype), config)
     torch.manual_seed(1)
     for parameter in model.parameters():
         if parameter.requires_grad:
@@ -51,3 +51,8 @@ def test_a_prediction_of_a_model_with_live_adapters_adds_up_to_its_own_logit() -
     model = adapted(ADAPTERS["LoRA"]())
     explanation = ns.load(model.get_base_model()).explain(ids(5, 6, 7, 8))
     assert explanation.completeness < 1e-4
+
+
+def test_adapters_of_a_model_in_bfloat16_are_analysed_within_its_rounding() -> None:
+    analyzer = ns.load(adapted(ADAPTERS["LoRA"](), torch.bfloat16).get_base_model())
+    assert float(analyzer.analyze(ids(5, 6, 7, 8)).dataset["component_error"].max()) < analyzer.tolerance

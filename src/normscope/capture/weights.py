@@ -1,7 +1,8 @@
 """Reading the weights of Hugging Face modules: linear layers of every kind, norms, activations, stacked experts.
 
 Weights are converted to the dtype of the analysis, on the device on which the block computes. A layer whose matrix is hidden
-(quantised, wrapped by an adapter) is probed: an affine map is determined by its values at zero and at the unit vectors.
+(quantised, wrapped by an adapter) is probed: an affine map is determined by its values at zero and at the unit vectors. One
+that is not affine, since it rounds what it reads, is refused.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ from normscope.families.spec import (
     UnitLayerNormPart,
     UnitRmsNormPart,
 )
-from normscope.models.devices import weights_at_hand
+from normscope.models.devices import is_packed, weights_at_hand
 
 _PLAIN_SUBCLASSES = ("FalconLinear",)
 """Subclasses of linear layers whose own `forward` only multiplies and adds."""
+
+_SMALL = 0.003
+"""A number that vanishes beside one when both are rounded to eight bits."""
 
 
 class BlockWeights:
@@ -139,16 +143,38 @@ class BlockWeights:
                 f"{path} is a {type(module).__name__}: its weight matrix cannot be read, and its input size is unknown. "
                 f"Load the model without quantisation or adapters (or merge the adapters first)."
             )
-        parameter = next(module.parameters(), None)
-        device = self.device if parameter is None or parameter.is_meta else parameter.device
-        basis = torch.eye(size, dtype=self.dtype, device=device)[None]
+        numbers = [parameter for parameter in module.parameters() if not parameter.is_meta]
+        device = numbers[0].device if numbers else self.device
+        dtype = next((each.dtype for each in numbers if each.is_floating_point()), self.dtype)
+        basis = torch.eye(size, dtype=dtype, device=device)[None]
         try:
             bias = self._read(_first(module.forward(torch.zeros_like(basis[:, :1]))))[0, 0]
-            return Linear((self._read(_first(module.forward(basis)))[0] - bias).T, bias)
+            linear = Linear((self._read(_first(module.forward(basis)))[0] - bias).T, bias)
+            output, mixed, small = _small_beside_one(linear, basis)
+            found = self._read(_first(module.forward(mixed)))[0, 0] - bias
         except (RuntimeError, TypeError, NotImplementedError) as error:
             raise ModelError(
                 f"{path} is a {type(module).__name__}, whose weight matrix is hidden and could not be probed: {error}"
             ) from error
+        if abs(float(found[output] - linear.weight[output] @ self._read(mixed)[0, 0])) > small / 4:
+            raise ModelError(
+                f"{path} is a {type(module).__name__} that rounds what it reads, as layers do that quantise states along "
+                f"with weights: what it makes of a sum is not the sum of what it makes of the parts, so nothing can be "
+                f"attributed to them. Load the model with quantised weights alone (weight-only), or without quantisation."
+            )
+        return linear
+
+
+def _small_beside_one(linear: Linear, basis: Tensor) -> tuple[int, Tensor, float]:
+    """An output, a state `[1, 1, d]` of a one and small numbers that all add to that output, and what these make of it.
+
+    A layer that rounds what it reads loses them beside the one.
+    """
+    output = int(linear.weight.abs().sum(-1).argmax())
+    row = linear.weight[output]
+    state = _SMALL * row.sign()
+    state[row.abs().argmin()] = 1
+    return output, state.to(basis.device, basis.dtype)[None, None], _SMALL * float(row.abs().sum())
 
 
 def _first(output: Any) -> Tensor:
@@ -164,5 +190,6 @@ def _pointwise(weight: Tensor, bias: Tensor, groups: int) -> Linear:
 def _shows_its_matrix(module: nn.Linear) -> bool:
     """Whether a linear layer is a plain one: quantised ones pack their weight, adapters do more than multiply."""
     plain = type(module).forward is nn.Linear.forward or type(module).__name__ in _PLAIN_SUBCLASSES
-    shape = (module.out_features, module.in_features)
-    return plain and module.weight.is_floating_point() and tuple(module.weight.shape) == shape
+    if not plain or is_packed(module.weight) or not module.weight.is_floating_point():
+        return False
+    return tuple(module.weight.shape) == (module.out_features, module.in_features)

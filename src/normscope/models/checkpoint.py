@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from transformers import PreTrainedModel
 
 from normscope.capture import family_in
@@ -19,7 +18,7 @@ from normscope.errors import ModelError, few, listing
 from normscope.families import Family
 from normscope.families.heads import made_up, note_weights_lacking
 from normscope.families.spec import Stack
-from normscope.models.devices import has_numbers, numbers_of
+from normscope.models.devices import has_numbers, is_packed, numbers_of
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes of models that can be analysed."""
@@ -93,7 +92,7 @@ def check_dtypes(model: PreTrainedModel) -> None:
         if type(module).__module__.startswith(_QUANTISED_LAYERS):
             raise ModelError(_quantised(f"{name} is a quantised {type(module).__name__}"))
     for name, parameter in model.named_parameters():
-        if is_traceable_wrapper_subclass(parameter.data):
+        if is_packed(parameter) and not isinstance(model.get_submodule(name.rpartition(".")[0]), nn.Linear):
             raise ModelError(_quantised(f"the weight {name} is packed in a {type(parameter.data).__name__}"))
         if parameter.is_floating_point() and parameter.dtype not in DTYPES:
             known = listing(str(dtype).removeprefix("torch.") for dtype in DTYPES)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from normscope.errors import ModelError
 
@@ -55,7 +56,9 @@ def weights_at_hand(module: nn.Module) -> Generator[None]:
 
 
 def numbers_of(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
-    """A tensor of a model's `state_dict` with its values, also if it is offloaded; raises if it has none."""
+    """A tensor of a model's `state_dict` with its values, also if it is offloaded or packed; raises if it has none."""
+    if is_packed(tensor):
+        return tensor.detach().dequantize()
     if not tensor.is_meta:
         return tensor
     owner, _, own_name = name.rpartition(".")
@@ -65,6 +68,11 @@ def numbers_of(model: nn.Module, name: str, tensor: Tensor) -> Tensor:
     if numbers.is_meta:
         raise _without_numbers()
     return numbers
+
+
+def is_packed(tensor: Tensor) -> bool:
+    """Whether a tensor is of a class that stores its numbers otherwise, as the quantised weights of torchao are."""
+    return is_traceable_wrapper_subclass(tensor.data)
 
 
 @contextmanager

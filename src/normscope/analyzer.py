@@ -797,7 +797,7 @@ _MOVED = {
 """What only experiments use, by its old name: the module and the function, which takes the model first."""
 
 
-def _items(given: object) -> tuple[list[Any], bool]:
+def _items(given: object) -> tuple[list[object], bool]:
     """The texts and images of a list, which is not empty, or the only one, and whether it is a single one."""
     if isinstance(given, str) or is_image(given):
         return [given], True

@@ -32,7 +32,7 @@ from normscope.capture.mixing_calls import Mixer, MixingListener, recorded_mixin
 from normscope.capture.probing import probed_weights
 from normscope.capture.scores import WantedScores
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
-from normscope.capture.view import CapturedCall, MixingCall, SequenceView
+from normscope.capture.view import Arguments, CapturedCall, Keywords, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
@@ -100,7 +100,7 @@ def rows_together(length: int) -> int:
     return max(ROWS_AT_ONCE, _PAIRS_AT_ONCE // length)
 
 
-Recorder = Callable[[nn.Module, "tuple[Any, ...]", "dict[str, Any]", Any], None]
+Recorder = Callable[[nn.Module, Arguments, Keywords, Any], None]
 """A forward hook that records the input and output of a module."""
 
 
@@ -183,11 +183,11 @@ class BlockCall:
     layer: int
     block: nn.Module
     hidden: Tensor
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Arguments
+    kwargs: Keywords
 
     @staticmethod
-    def of(layer: int, block: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> BlockCall:
+    def of(layer: int, block: nn.Module, args: Arguments, kwargs: Keywords) -> BlockCall:
         """With a copy of the states, which some models add to in place."""
         hidden = _first(args, kwargs).clone()
         others = {name: value for name, value in kwargs.items() if args or name != "hidden_states"}
@@ -253,7 +253,7 @@ class _Listener:
     def hook(self, block: nn.Module, chain: Sequence[Part], done: Callable[[], bool]) -> list[RemovableHandle]:
         """Hooks on a block and on the submodules that its chain needs."""
 
-        def ends(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
+        def ends(_: nn.Module, __: Arguments, output: Tensor | Sequence[Any]) -> None:
             states = output if isinstance(output, Tensor) else output[0]
             self._block_ends(block, chain, states)
             if self.joints is not None:
@@ -338,7 +338,7 @@ class _Listener:
     def _recorder(self, path: str, axes: tuple[int, int] | None) -> Recorder:
         """Of the input and output of a module, whose states have two axes exchanged."""
 
-        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def note(_: nn.Module, args: Arguments, kwargs: Keywords, output: Any) -> None:
             if self.captured is not None:
                 self.captured.add(path, turned(_first(args, kwargs), axes), turned(output, axes))
                 second = args[1] if len(args) > 1 else kwargs.get("gate")
@@ -347,15 +347,15 @@ class _Listener:
 
         return note
 
-    def _call_recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...], dict[str, Any]], None]:
-        def note(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def _call_recorder(self, path: str) -> Callable[[nn.Module, Arguments, Keywords], None]:
+        def note(_: nn.Module, args: Arguments, kwargs: Keywords) -> None:
             if self.captured is not None:
                 self.captured.calls[path] = args, kwargs
 
         return note
 
     def _probe(self, block: nn.Module, part: ProbedPart) -> Recorder:
-        def run_again(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], __: object) -> None:
+        def run_again(_: nn.Module, args: Arguments, kwargs: Keywords, __: object) -> None:
             captured, self.captured = self.captured, None  # nothing of this is recorded
             if captured is not None:
                 heads, width = part.heads(self.config), captured.inputs[part.output].shape[-1]
@@ -364,8 +364,8 @@ class _Listener:
 
         return run_again
 
-    def _routing_recorder(self, path: str) -> Callable[[nn.Module, tuple[Any, ...]], None]:
-        def note(_: nn.Module, args: tuple[Any, ...]) -> None:
+    def _routing_recorder(self, path: str) -> Callable[[nn.Module, Arguments], None]:
+        def note(_: nn.Module, args: Arguments) -> None:
             if self.captured is not None:
                 _, choices, weights = args
                 self.captured.routing[path] = (choices, weights)

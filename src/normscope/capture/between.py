@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.errors import CompletenessError, ModelError, UnsupportedArchitectureError
@@ -57,13 +58,13 @@ class Joints:
 # ---- before the blocks -------------------------------------------------------------------------------------------------
 
 
-def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[Any]:
+def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[RemovableHandle]:
     """Hooks that raise if another hook changes the input or output of a module outside of the blocks.
 
     Raises at once for a module whose forward pass was replaced.
     """
     inside = {module for block in blocks for module in block.modules()}
-    handles: list[Any] = []
+    handles: list[RemovableHandle] = []
     for path, module in model.base_model.named_modules():
         if module in inside:
             continue
@@ -84,13 +85,13 @@ class _Watch:
         self.model, self.path = model, path
         self.before: list[tuple[Tensor, int | None]] = []
 
-    def hook(self, module: nn.Module) -> list[Any]:
+    def hook(self, module: nn.Module) -> list[RemovableHandle]:
         """The four hooks: before and after those on the module's input, and on its output."""
 
-        def reads(_: nn.Module, *read: Any) -> None:
+        def reads(_: nn.Module, *read: object) -> None:
             self._note(read)
 
-        def has_read(_: nn.Module, *read: Any) -> None:
+        def has_read(_: nn.Module, *read: object) -> None:
             self._compare(read)
 
         return [
@@ -100,10 +101,10 @@ class _Watch:
             module.register_forward_hook(lambda _, __, output: self._compare(output)),
         ]
 
-    def _note(self, value: Any) -> None:
+    def _note(self, value: object) -> None:
         self.before = [(tensor, _version(tensor)) for tensor in _tensors(value)]
 
-    def _compare(self, value: Any) -> None:
+    def _compare(self, value: object) -> None:
         after = list(_tensors(value))
         if len(after) != len(self.before) or not all(map(_is_same, self.before, after)):
             raise CompletenessError(_changed(self.model, f"a hook changes the input or output of {_named(self.path)}"))
@@ -125,7 +126,7 @@ def _check_replaced(model: PreTrainedModel, path: str, module: nn.Module) -> Non
             raise ModelError(_changed(model, what))
 
 
-def _wrapped(function: Any) -> Iterator[FunctionType]:
+def _wrapped(function: object) -> Iterator[FunctionType]:
     """A function, what it is a part of, and all that it wraps."""
     while function is not None:
         function = getattr(function, "__func__", function)
@@ -149,7 +150,7 @@ def _changed(model: PreTrainedModel, what: str) -> str:
     )
 
 
-def _tensors(value: Any) -> Iterator[Tensor]:
+def _tensors(value: object) -> Iterator[Tensor]:
     """The tensors in the input or output of a module."""
     if isinstance(value, Tensor):
         yield value

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 from transformers.activations import ACT2FN
 
+from normscope.capture.view import Arguments, Keywords
 from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import Activation, recognise, soft_cap
 from normscope.chain.head_trace import Activate, Average, Factor, HeadStep, HeadTrace, Pick, Products, Scale, Shift
@@ -84,8 +85,8 @@ def _last_module(chain: Sequence[HeadPart]) -> str:
 class CapturedHead:
     """What was captured of one pass of the whole model, for a padded batch: `[batch, position, ...]`."""
 
-    arguments: dict[str, Any] = field(default_factory=dict)
-    taken: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    arguments: Keywords = field(default_factory=dict)
+    taken: dict[str, Arguments] = field(default_factory=dict)
     given: dict[str, Any] = field(default_factory=dict)
     output: Any = None
 

@@ -120,7 +120,7 @@ class HeadListener:
     def _state_recorder(self, stack: str) -> Callable[..., None]:
         """The last block to end overwrites the others; a copy, since some models then add to it in place."""
 
-        def note(_: nn.Module, __: tuple[Any, ...], output: Tensor | Sequence[Any]) -> None:
+        def note(_: nn.Module, __: tuple[object, ...], output: Tensor | Sequence[Any]) -> None:
             self.states[stack] = (output if isinstance(output, Tensor) else output[0]).clone()
 
         return note

@@ -91,7 +91,7 @@ def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> 
         raise _refused(model, "sdpa", "attention function", "which is not that of PyTorch")
 
 
-def _check_function(model: PreTrainedModel, name: str, function: Any, what: str) -> None:
+def _check_function(model: PreTrainedModel, name: str, function: object, what: str) -> None:
     if function is None:
         return
     if not _is_of_transformers(function):
@@ -175,7 +175,7 @@ class Attended:
     key: Tensor
     mask: Tensor | None
     scale: float
-    others: dict[str, Any]
+    others: dict[str, object]
 
 
 class _Reached(Exception):
@@ -348,7 +348,7 @@ def _recorded_eager_attention(
     return output, weights
 
 
-def _made_of_identity(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, **kwargs: Any) -> Tensor:
+def _made_of_identity(module: nn.Module, query: Tensor, key: Tensor, mask: Tensor | None, **kwargs: object) -> Tensor:
     """`[batch, head, query, key]`: what each value is multiplied by, all that comes after the softmax included."""
     identity = torch.eye(key.shape[2], dtype=key.dtype, device=key.device).expand(*key.shape[:2], -1, -1)
     output, _ = eager_attention_of(module)(module, query, key, identity, mask, **kwargs)

@@ -36,7 +36,7 @@ class LooseBlock(nn.Module):
     ) -> RemovableHandle:
         """On what enters the block."""
 
-        def enters(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        def enters(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             read = tuple(turned(arg, self.seams.axes) for arg in args)
             _refuse_change(hook(self, read, kwargs) if with_kwargs else hook(self, read))
 
@@ -53,7 +53,7 @@ class LooseBlock(nn.Module):
     ) -> RemovableHandle:
         """On what leaves the block."""
 
-        def leaves(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        def leaves(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
             given = turned(output, self.seams.axes)
             _refuse_change(hook(self, args, kwargs, given) if with_kwargs else hook(self, args, given))
 

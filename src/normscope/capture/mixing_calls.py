@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from torch import nn
+from torch.utils.hooks import RemovableHandle
 
 from normscope.capture.view import MixingCall
 from normscope.errors import UnsupportedArchitectureError
@@ -73,7 +74,7 @@ def recorded_mixing(mixers: Iterable[Mixer]) -> Generator[None]:
             handle.remove()
 
 
-def _hooks(mixer: Mixer) -> list[Any]:
+def _hooks(mixer: Mixer) -> list[RemovableHandle]:
     def starts(*_: object) -> None:
         _running.mixer = mixer
 

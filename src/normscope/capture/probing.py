@@ -14,11 +14,12 @@ from torch import Tensor, nn
 from transformers import Cache
 
 from normscope.capture.values import projections
+from normscope.capture.view import Arguments, Keywords
 from normscope.families.spec import ProbedPart, SequenceFirst
 
 
 def probed_weights(
-    block: nn.Module, part: ProbedPart, heads: int, width: int, args: tuple[Any, ...], kwargs: dict[str, Any]
+    block: nn.Module, part: ProbedPart, heads: int, width: int, args: Arguments, kwargs: Keywords
 ) -> Float[Tensor, "batch head query key"]:
     """What each value is multiplied by, from a call of the attention; `width` is that of what enters its output."""
     probe = _Probe(part, heads, width // heads)

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from normscope.capture.view import MixingCall, SequenceView
+from normscope.capture.view import Keywords, MixingCall, SequenceView
 from normscope.errors import InputError
 from normscope.families.spec import ChannelScan, LinearMixer
 
@@ -29,7 +29,7 @@ class Scanned:
 
     scan: ChannelScan
     call: MixingCall
-    arguments: dict[str, Any]
+    arguments: Keywords
     length: int
     channels: int
 

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from normscope.capture.hooks import Attended, intercepted_attention
-from normscope.capture.view import SequenceView
+from normscope.capture.view import Arguments, SequenceView
 from normscope.capture.weights import BlockWeights
 from normscope.chain.linear import deviation, scale_back, shift
 from normscope.chain.proof import LIMIT
@@ -147,7 +147,7 @@ class _Call:
 
     module: nn.Module
     states: Float[Tensor, "1 token d"]
-    args: tuple[Any, ...]
+    args: Arguments
     kwargs: Mapping[str, Any]
 
     @staticmethod

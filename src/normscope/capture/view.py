@@ -14,6 +14,10 @@ from torch import Tensor
 from normscope.capture.hooks import RowWeights
 from normscope.errors import ModelError
 
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+"""What a module or a function is called with, by position and by name."""
+
 _Value = TypeVar("_Value")
 
 
@@ -32,13 +36,13 @@ class MixingCall:
     """One call of a mixing function, by the names of its arguments."""
 
     function: Callable[..., Any]
-    arguments: dict[str, Any]
-    others: dict[str, Any]
+    arguments: Keywords
+    others: Keywords
     batch: int
     positions: int
 
     @staticmethod
-    def of(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> MixingCall:
+    def of(function: Callable[..., Any], args: Arguments, kwargs: Keywords) -> MixingCall:
         parameters = inspect.signature(function).parameters
         named = dict(zip(parameters, args, strict=False)) | kwargs
         by_name = {name: value for name, value in named.items() if name in parameters}
@@ -51,21 +55,21 @@ class MixingCall:
         value = self.arguments[name]
         return isinstance(value, Tensor) and value.dim() > 2 and tuple(value.shape[:2]) == (self.batch, self.positions)
 
-    def of_sequence(self, sequence: int, length: int) -> dict[str, Any]:
+    def of_sequence(self, sequence: int, length: int) -> Keywords:
         """The arguments for one sequence without its padding, half precision as float32."""
         started = [name for name in ("initial_state", "initial_states") if self.arguments.get(name) is not None]
         if started:
             raise ModelError(
                 "A mixer goes on from the state of an earlier input. Analyse the input as a whole, without it."
             )
-        cut: dict[str, Any] = {}
+        cut: Keywords = {}
         for name, value in self.arguments.items():
             kept = value[sequence : sequence + 1, :length] if self.is_by_token(name) else value
             half = isinstance(kept, Tensor) and kept.dtype in (torch.float16, torch.bfloat16)
             cut[name] = kept.float() if half else kept
         return cut
 
-    def run(self, arguments: dict[str, Any]) -> Tensor:
+    def run(self, arguments: Keywords) -> Tensor:
         """What the function makes of other arguments."""
         output = self.function(**arguments, **self.others)
         return output if isinstance(output, Tensor) else output[0]
@@ -85,7 +89,7 @@ class CapturedCall:
     seconds: dict[str, Tensor] = field(default_factory=_Captured)
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
-    calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = field(default_factory=_Captured)
+    calls: dict[str, tuple[Arguments, Keywords]] = field(default_factory=_Captured)
     """How attention modules were called, where their scores are wanted."""
     probed: dict[str, Tensor] = field(default_factory=_Captured)
     """Weights `[batch, head, query, key]` of attentions that show none."""

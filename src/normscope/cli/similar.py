@@ -56,7 +56,7 @@ def similar_command(
     ],
     second: Annotated[str, typer.Argument(metavar="SECOND", help="Another text.", show_default=False)],
     *,
-    request: dict[str, Any],
+    request: dict[str, object],
     units: Units = "token",
     out: options.Out = None,
     as_text: options.AsText = False,

@@ -68,7 +68,7 @@ def read_parquet(path: Path, problems: Problems, field: str | None, pair_field: 
 
 def read_parquet_rows(
     path: Path, problems: Problems, wanted: Callable[[list[str]], list[str]]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+) -> Iterator[tuple[str, dict[str, object]]]:
     """The rows of a Parquet file, each with its position; `wanted` chooses columns among the names of all."""
     require_extra("corpus", "Reading a Parquet file", "pyarrow")
     import pyarrow as pa  # noqa: PLC0415  (an extra, large, and for this format alone)
@@ -83,7 +83,7 @@ def read_parquet_rows(
     columns = wanted(names)
     check_unique(names, columns, path)
 
-    def rows() -> Iterator[tuple[str, dict[str, Any]]]:
+    def rows() -> Iterator[tuple[str, dict[str, object]]]:
         number = 0
         try:
             for batch in file.iter_batches(columns=columns):

@@ -348,7 +348,7 @@ class Corpus:
                 digest.update(repr(name).encode())
         return digest.hexdigest()[:16]
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> dict[str, object]:
         """The options as plain values, with the number of texts instead of the texts."""
         count = None if self.texts is None else len(self.texts)
         return {**asdict(replace(self, texts=None)), "format": self.actual_format, "texts": count}

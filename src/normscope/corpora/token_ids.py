@@ -146,7 +146,7 @@ def _gold(row: Mapping[str, Any]) -> Gold | None:
     return Gold(links["sure"], links["sure"] | links["possible"])
 
 
-def _link(link: Any) -> tuple[int, int]:
+def _link(link: object) -> tuple[int, int]:
     if (
         not isinstance(link, Sequence)
         or len(link) != 2

@@ -164,7 +164,7 @@ def spearman(first: np.ndarray, second: np.ndarray) -> float:
     first, second = first[there], second[there]
     if len(first) < 3 or np.ptp(first) == 0 or np.ptp(second) == 0:
         return float("nan")
-    result: Any = stats.spearmanr(first, second)
+    result: object = stats.spearmanr(first, second)
     return float(result.statistic)
 
 

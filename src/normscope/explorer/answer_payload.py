@@ -39,7 +39,7 @@ MOST_CELLS = 131_072
 """Tokens of an answer, and cells of its table, up to which a page computes the table where it was not yet."""
 
 
-def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, Any]:
+def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
     """What the front end needs of an answer. Computes the table of a short one if the model is at hand."""
     text = AnswerText(answer.dataset)
     spans = answer.spans(unit)
@@ -114,7 +114,7 @@ class _Items:
 
 def _views(
     answer: Answer, items: _Items, table: np.ndarray | None, places: np.ndarray, words: int
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The shares as they are and, where the table is known, with the credit of generated tokens handed on."""
     total = np.append(answer.attribution.values.astype(np.float64), _outside(answer))
     hops = str(answer.attrs.get("hops", ""))
@@ -167,12 +167,12 @@ def _answer(
     ]
 
 
-def _sources(text: AnswerText, spans: Spans) -> list[dict[str, Any]]:
+def _sources(text: AnswerText, spans: Spans) -> list[dict[str, object]]:
     """Documents, turns and question, cut into spans; a question without any is an item as a whole."""
     ordered = spans.in_text_order()
     ends = [(span.start or 0, span.end or 0) for span in ordered]
     left = {span.text: len(ordered) + number for number, span in enumerate(spans.left_out)}
-    sources: list[dict[str, Any]] = []
+    sources: list[dict[str, object]] = []
     for each in text.segments:
         if each.kind == "answer":
             continue

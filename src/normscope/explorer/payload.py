@@ -67,7 +67,7 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     return content
 
 
-def _accounts(explanation: Explanation) -> list[dict[str, Any]]:
+def _accounts(explanation: Explanation) -> list[dict[str, object]]:
     """For every value what stays with attention weights, as a whole and by the tokens looked at, where it is counted."""
     if not explanation.counts_weights:
         return [{} for _ in explanation.values]
@@ -75,7 +75,7 @@ def _accounts(explanation: Explanation) -> list[dict[str, Any]]:
     return [{"routed": total, "lookedAt": row} for total, row in zip(explanation.accounts, looked, strict=True)]
 
 
-def _predictions(explanation: Explanation) -> list[dict[str, Any]]:
+def _predictions(explanation: Explanation) -> list[dict[str, object]]:
     """What the model predicts at the positions of the values: the most probable labels."""
     dataset = explanation.dataset
     if names.PROBABILITY not in dataset:

@@ -78,7 +78,7 @@ def _read(item: object, model: PreTrainedModel, extractor: Any | None) -> TokenS
     return _frames(features, sound.seconds, model, extractor)
 
 
-def _check_length(sound: Sound, extractor: Any) -> None:
+def _check_length(sound: Sound, extractor: object) -> None:
     most = getattr(extractor, "n_samples", None)
     longest = most / sound.rate if most is not None else _spectrogram_seconds(extractor)
     if longest is not None and sound.seconds > longest:
@@ -87,7 +87,7 @@ def _check_length(sound: Sound, extractor: Any) -> None:
         )
 
 
-def _spectrogram_seconds(extractor: Any) -> float | None:
+def _spectrogram_seconds(extractor: object) -> float | None:
     """How long a sound may be for a model that reads a picture of it (AST); it has ten milliseconds in a column."""
     frames = getattr(extractor, "max_length", None)
     return None if frames is None or not hasattr(extractor, "num_mel_bins") else 0.01 * float(frames) + 0.015

@@ -75,7 +75,7 @@ def generate(
     Generation ends with the end token, or when the text `stop` is in it.
     """
     streamer = None if on_token is None else _Reporter(on_token)
-    options: dict[str, Any] = {"streamer": streamer}
+    options: dict[str, object] = {"streamer": streamer}
     if stop and tokenizer is not None:
         first = 1 if model.config.is_encoder_decoder else len(ids)
         options["stopping_criteria"] = StoppingCriteriaList([_Ending(tokenizer, stop, first)])
@@ -97,7 +97,7 @@ def generate(
     return Generated(said, finished)
 
 
-def _sampled(model: PreTrainedModel, ids: Sequence[int], most: int, seed: int, options: dict[str, Any]) -> list[int]:
+def _sampled(model: PreTrainedModel, ids: Sequence[int], most: int, seed: int, options: dict[str, object]) -> list[int]:
     """Tokens by the model's own settings of generation; the random numbers of the process stay as they were."""
     config = deepcopy(model.generation_config)
     config.max_new_tokens, config.max_length = most, None

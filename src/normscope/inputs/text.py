@@ -208,7 +208,7 @@ def _from_encoding(
     return [_one_of_encoding(encoding, features, row, tokenizer) for row in range(count)]
 
 
-def _rows(values: Any, name: str) -> list[list[int]]:
+def _rows(values: object, name: str) -> list[list[int]]:
     """Ids as a list of rows, from tensors, arrays or lists, with or without a batch dimension."""
     listed = _listed(values)
     if is_whole(listed):

@@ -56,7 +56,7 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
 
 
 def read(
-    model: Model, inputs: Any, decoder_text: DecoderText | None, reading: Reading = AS_TEXTS
+    model: Model, inputs: object, decoder_text: DecoderText | None, reading: Reading = AS_TEXTS
 ) -> tuple[list[TokenSequence], bool]:
     if model.family.encoder is None and decoder_text is not None:
         refuse_decoder_text(model)

@@ -25,7 +25,7 @@ _OPTIONS: dict[type[Result], tuple[str, ...]] = {
 }
 
 
-def show(result: Result, **options: Any) -> None:
+def show(result: Result, **options: object) -> None:
     """Show a result in a notebook or on the terminal; with options, which choose what is shown, always as text."""
     check_keywords("show", options, _OPTIONS.get(type(result), ()))
     if not options and _in_notebook():

@@ -349,7 +349,7 @@ class Answer(Result):
         """
         return self.spans(unit).to_pandas()
 
-    def show(self, **options: Any) -> None:
+    def show(self, **options: object) -> None:
         """Show the answer: in a notebook as its page, elsewhere as text with the largest shares and what was left out.
 
         The options `unit` (default: sentences) and `count` (10) choose the spans; with them it is text in a notebook, too.

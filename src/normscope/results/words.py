@@ -56,7 +56,7 @@ def summed_by_word(dataset: xr.Dataset, dimensions: Sequence[str]) -> xr.Dataset
         for axis, dimension in enumerate(dims):
             values = _reduce(values, axis, units[dimension], "sum") if dimension in units else values
         variables[str(name)] = dims, values, variable.attrs
-    coordinates: dict[str, Any] = {}
+    coordinates: dict[str, object] = {}
     for dimension, places in units.items():
         coordinates |= _unit_coordinates(dataset, dimension, places)
     return xr.Dataset(variables, coordinates, {**dataset.attrs, "unit": "word"})

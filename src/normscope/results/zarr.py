@@ -131,7 +131,7 @@ def open_checked(folder: Path, array: str) -> ZarrStore:
 
 def lazy(store: ZarrStore, array: str, path: Path) -> xr.Variable:
     """An array that is read when it is looked at, as far as it is."""
-    values: Any = zarr.open_array(store, path=array, mode="r", zarr_format=2)
+    values: object = zarr.open_array(store, path=array, mode="r", zarr_format=2)
     attributes = dict(values.attrs)
     dimensions = attributes.pop("_ARRAY_DIMENSIONS")
     return xr.Variable(dimensions, indexing.LazilyIndexedArray(_Lazy(values, path)), attributes)

@@ -282,14 +282,14 @@ def _finder(location: str, revision: str | None) -> Callable[[str], Path | None]
     return find
 
 
-def _json(path: Path) -> Any:
+def _json(path: Path) -> object:
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ModelError(f"{path} cannot be read as JSON: {error}") from error
 
 
-def _check_paths(file: Path, modules: list[dict[str, Any]]) -> None:
+def _check_paths(file: Path, modules: list[dict[str, object]]) -> None:
     """Raise if a module is outside of the model's own folder."""
     for module in modules:
         path = PurePath(str(module.get("path", "")))

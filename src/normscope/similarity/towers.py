@@ -43,7 +43,7 @@ def class_spec(model: Model) -> EmbeddingSpec | None:
 
 def tower_spec(whole: Model, tower: Model, name: Tower) -> EmbeddingSpec:
     """The embedding that one tower of a model makes, with the projection that the whole has for it."""
-    module: Any = whole.module
+    module: object = whole.module
     if type(tower.module).__name__.startswith("Siglip"):
         steps = _siglip_image(tower.module) if name == "image" else _siglip_text(tower.module)
     else:

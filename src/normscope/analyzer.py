@@ -546,7 +546,7 @@ class Analyzer(Model):
         """
         asked = EmbeddingRequest(**options)
         encoders = Encoders.of(self, asked.pooling)
-        reader = encoders.reader(truncate=asked.truncate)
+        reader = encoders.reader(Reading(truncate=asked.truncate))
         items, single = _items(texts)
         read = [reader.read(item, asked.task, asked.prompt) for item in items]
         rows = [each.cpu().numpy() for each in encoders.embeddings(read, asked.on_progress)]
@@ -651,7 +651,7 @@ class Analyzer(Model):
         if asked.retrieval or spec.is_late:
             roles = ("query", "document")
         comparison = Comparison(self, encoders, measure, asked.table, asked.dtype)
-        return comparison, encoders.reader(truncate=asked.truncate), roles
+        return comparison, encoders.reader(Reading(truncate=asked.truncate)), roles
 
     @renamed_keywords(words="pretokenized", target="decoder_text")
     @with_keywords(EstimateOptions, EstimateRequest)

@@ -95,6 +95,7 @@ def load(
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
     family: str = "auto",
+    stage: int | None = None,
 ) -> Analyzer:
     """Load a model to analyse: a hub name, a local folder, a live model, or (by default) the embedded one.
 
@@ -112,6 +113,8 @@ def load(
         trust_remote_code: run model code from the repository. Only if you trust it.
         family: `"auto"` tries to describe a model whose type is not registered by observing it, and warns with the figures
             of the proof; `"registered"` refuses it.
+        stage: of a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
+            (default: the last, whose tokens make the logits).
 
     Examples:
         >>> import normscope as ns
@@ -129,6 +132,7 @@ def load(
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
         family=family,
+        stage=stage,
     )
     return Analyzer.of(load_model(options))
 
@@ -542,7 +546,7 @@ class Analyzer(Model):
         """
         asked = EmbeddingRequest(**options)
         encoders = Encoders.of(self, asked.pooling)
-        reader = encoders.reader(truncate=asked.truncate)
+        reader = encoders.reader(Reading(truncate=asked.truncate))
         items, single = _items(texts)
         read = [reader.read(item, asked.task, asked.prompt) for item in items]
         rows = [each.cpu().numpy() for each in encoders.embeddings(read, asked.on_progress)]
@@ -647,7 +651,7 @@ class Analyzer(Model):
         if asked.retrieval or spec.is_late:
             roles = ("query", "document")
         comparison = Comparison(self, encoders, measure, asked.table, asked.dtype)
-        return comparison, encoders.reader(truncate=asked.truncate), roles
+        return comparison, encoders.reader(Reading(truncate=asked.truncate)), roles
 
     @renamed_keywords(words="pretokenized", target="decoder_text")
     @with_keywords(EstimateOptions, EstimateRequest)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from normscope.chain.fold import ChainRules, Point, backward, fold, fold_back, forward
-from normscope.chain.trace import Fork, Residual, Scale, Wiring
+from normscope.chain.trace import Fork, Residual, Scale, Wiring, map_components
 
 
 class Forwards(ChainRules[Tensor, Tensor]):
@@ -35,6 +35,7 @@ CHAINS: dict[str, tuple[list[Wiring | Tensor], Tensor]] = {
     "no branch": ([A, Scale(0.5), B], 0.5 * B @ A),
     "one branch": ([A, Fork(), B, Scale(3.0), Residual(), C], C @ (3 * B + ONE) @ A),
     "two branches in a row": ([Fork(), A, Residual(), Fork(), B, Residual()], (B + ONE) @ (A + ONE)),
+    "a changed bypass": ([A, Fork((B, Scale(2.0))), C, Residual(), D], D @ (C + 2 * B) @ A),
     "a branch in a branch": ([Fork(), A, Fork(), B, Residual(), C, Residual(), D], D @ (C @ (B + ONE) @ A + ONE)),
 }
 every_chain = pytest.mark.parametrize("name", CHAINS)
@@ -83,3 +84,18 @@ def test_the_rules_say_how_a_bypass_is_added() -> None:
 
     point = forward(Point(X), Fork(), Kept())
     torch.testing.assert_close(fold([A, Residual()], Kept(), point).value, A @ X)
+
+
+def test_components_are_changed_around_a_branch_too_and_wiring_stays() -> None:
+    def turned(step: Tensor) -> Tensor:
+        return step.T
+
+    steps, _ = CHAINS["a changed bypass"]
+    start = fold_back(map_components(turned, steps), Backwards(), Point(X))
+    torch.testing.assert_close(start.value, A @ (C + 2 * B) @ D @ X)
+
+
+def test_components_of_several_chains_are_joined_around_a_branch_too() -> None:
+    steps, matrix = CHAINS["a changed bypass"]
+    end = fold(map_components(torch.block_diag, steps, steps), Forwards(), Point(torch.cat([X, G])))
+    torch.testing.assert_close(end.value, torch.cat([matrix @ X, matrix @ G]))

@@ -14,17 +14,15 @@ from torch import Tensor
 
 from normscope.chain.trace import (
     Expert,
-    Fork,
     LayerTrace,
     Linear,
     Normalise,
     OwnFeedForward,
-    Residual,
-    Scale,
     SelfAttention,
     SequentialFeedForward,
-    Step,
+    Transformation,
     ValueSource,
+    map_components,
 )
 
 
@@ -39,16 +37,14 @@ def pack(traces: Sequence[LayerTrace]) -> LayerTrace:
         first,
         hidden=torch.cat([trace.hidden for trace in traces]),
         queries=torch.arange(sum(trace.length for trace in traces), device=first.queries.device),
-        steps=tuple(_packed(steps) for steps in zip(*(trace.steps for trace in traces), strict=True)),
+        steps=map_components(_packed, *(trace.steps for trace in traces)),
         states=tuple(_side_by_side(states, 0) for states in zip(*(trace.states for trace in traces), strict=True)),
         length=sum(trace.length for trace in traces),
     )
 
 
-def _packed(steps: Sequence[Step]) -> Step:
+def _packed(*steps: Transformation) -> Transformation:
     match steps[0]:
-        case Fork() | Residual() | Scale() as wiring:
-            return wiring
         case Normalise():
             return _norm([each for each in steps if isinstance(each, Normalise)])
         case SelfAttention():

@@ -46,6 +46,6 @@ class Scores:
         """`scale * queries @ keys.T`: what queries and keys put into the scores."""
         return (self.queries @ self.keys.mT).mul_(self.scale)
 
-    def softmax(self, products: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
-        """The weights that products give with what is added to them."""
-        return torch.softmax(products if self.added is None else products + self.added, dim=-1)
+    def softmax(self, own: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
+        """The weights that such products give with what is added to them."""
+        return torch.softmax(own if self.added is None else own + self.added, dim=-1)

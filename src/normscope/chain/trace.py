@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, TypeVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -109,10 +109,6 @@ class Fork:
 
     around: tuple[Any, ...] = ()
     name: ClassVar[str] = ""
-
-    def select(self, rows: QueryRows) -> Fork:
-        """The same for some of the query rows."""
-        return Fork(tuple(_select(step, rows) for step in self.around))
 
 
 @dataclass(frozen=True)
@@ -389,6 +385,24 @@ Transformation = Attention | Normalise | FeedForward
 
 Step = Wiring | Transformation
 
+Component = TypeVar("Component")
+
+
+def map_components(
+    change: Callable[..., Component], *chains: Sequence[Step | Component]
+) -> tuple[Wiring | Component, ...]:
+    """The chain with every component changed, also those around a branch, and its wiring as it is.
+
+    Of several chains of the same wiring, `change` takes the components that correspond to each other.
+    """
+    return tuple(_changed(change, steps) for steps in zip(*chains, strict=True))
+
+
+def _changed(change: Callable[..., Component], steps: tuple[Any, ...]) -> Wiring | Component:
+    if isinstance(steps[0], Fork):
+        return Fork(map_components(change, *(fork.around for fork in steps)))
+    return steps[0] if isinstance(steps[0], Residual | Scale) else change(*steps)
+
 
 @dataclass(frozen=True)
 class LayerTrace:
@@ -414,21 +428,18 @@ class LayerTrace:
 
     def select(self, rows: QueryRows, after: int = -1) -> LayerTrace:
         """The same trace for some of its query rows; the steps up to `after` are done with and lose their states."""
-        later = [
-            (index > after, step, state)
-            for index, (step, state) in enumerate(zip(self.steps, self.states, strict=True))
-        ]
+
+        def selected(step: Transformation) -> Transformation:
+            return step.select(rows)
+
+        first = after + 1
         return replace(
             self,
             hidden=self.hidden[rows],
             queries=self.queries[rows],
-            steps=tuple(_select(step, rows) if wanted else step for wanted, step, _ in later),
-            states=tuple(state[rows] if wanted and state is not None else None for wanted, _, state in later),
+            steps=(*self.steps[:first], *map_components(selected, self.steps[first:])),
+            states=(*[None] * first, *(None if state is None else state[rows] for state in self.states[first:])),
         )
-
-
-def _select(step: Step, rows: QueryRows) -> Step:
-    return step if isinstance(step, Residual | Scale) else step.select(rows)
 
 
 def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:

@@ -24,13 +24,12 @@ from normscope.chain.trace import (
     Attention,
     CrossAttention,
     FeedForward,
-    Fork,
     LayerTrace,
     Norm,
     Normalise,
     OwnFeedForward,
-    Step,
-    Wiring,
+    Transformation,
+    map_components,
 )
 from normscope.options import BiasShare
 from normscope.pullback.block import composed_values, constant_values
@@ -131,7 +130,7 @@ class Block:
     """One block, ready to carry vectors: made once from its trace, used for every tile of columns."""
 
     def __init__(self, trace: LayerTrace) -> None:
-        self.steps = [_prepared(step) for step in trace.steps]
+        self.steps = map_components(_prepared, trace.steps)
         self.input = trace.hidden
         self.output = trace.states[-1]
         self.memory = next((_memory(step) for step in trace.steps if isinstance(step, CrossAttention)), None)
@@ -155,7 +154,7 @@ def _memory(step: CrossAttention) -> Float[Tensor, "key d"]:
 _Prepared = _Attending | _Normalising | _Feeding
 
 
-def _prepared(step: Step) -> Wiring | _Prepared:
+def _prepared(step: Transformation) -> _Prepared:
     match step:
         case Attention():
             return _Attending.of(step)
@@ -163,10 +162,6 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Normalising.of(step)
         case FeedForward():
             return _Feeding.of(step)
-        case Fork():
-            return Fork(tuple(_prepared(each) for each in step.around))
-        case _:
-            return step
 
 
 class _Carry(ChainRules[Tensor, _Prepared]):

@@ -27,7 +27,7 @@ from normscope.options import Weights
 _NODES = 12
 """Gauss-Legendre nodes of the path from no scores to the model's own."""
 
-Products = Float[Tensor, "target head query key"]
+PerPair = Float[Tensor, "target head query key"]
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class Counted:
     """The split of one attention: what values, queries and keys get, and the account. `None` is nothing."""
 
     to_values: Float[Tensor, "*target head query key"]
-    to_queries: Products | None
-    to_keys: Products | None
-    routing: Products
+    to_queries: PerPair | None
+    to_keys: PerPair | None
+    routing: PerPair
 
 
-def counted(attention: Attention, products: Products, weights: Weights) -> Counted | None:
-    """The split by a rule, of `products` (`r`); nothing if all goes to the values."""
+def counted(attention: Attention, effects: PerPair, weights: Weights) -> Counted | None:
+    """The split by a rule, of `effects` (`r`); nothing if all goes to the values."""
     rule = _RULES[weights]
     if rule is None:
         return None
-    to_values, to_queries, to_keys = rule(attention, products)
-    routing = products * (attention.weights - to_values)
+    to_values, to_queries, to_keys = rule(attention, effects)
+    routing = effects * (attention.weights - to_values)
     for share in (to_queries, to_keys):
         if share is not None:
             routing = routing - share * known_scores(attention).products()
@@ -63,10 +63,10 @@ def known_scores(attention: Attention) -> Scores:
     return attention.scores
 
 
-_Split = tuple[Float[Tensor, "*target head query key"], "Products | None", "Products | None"]
+_Split = tuple[Float[Tensor, "*target head query key"], "PerPair | None", "PerPair | None"]
 
 
-def _players(attention: Attention, products: Products) -> _Split:
+def _players(attention: Attention, effects: PerPair) -> _Split:
     """The same where there is a choice: with a single key in sight the weight is no player, and all goes to the value.
 
     The weight's half is again made by two players, query and key. The key's half of that is handed on to it as far as the
@@ -74,7 +74,7 @@ def _players(attention: Attention, products: Products) -> _Split:
     """
     chosen = visible_keys(attention) > 1
     to_values = torch.where(chosen, attention.weights / 2, attention.weights)
-    to_keys = None if attention.scores is None else _by_score(attention.weights, products) / 4
+    to_keys = None if attention.scores is None else _by_score(attention.weights, effects) / 4
     return to_values, None, to_keys
 
 
@@ -87,26 +87,26 @@ def visible_keys(attention: Attention) -> Int[Tensor, "some_head query 1"]:
     return (~hidden).sum(-1, keepdim=True).clamp(min=1)
 
 
-def _half(attention: Attention, products: Products) -> _Split:
+def _half(attention: Attention, effects: PerPair) -> _Split:
     """Weight and value are two players: each gets half of what they make together. The weight's half stays."""
     return attention.weights / 2, None, None
 
 
-def _joint(attention: Attention, products: Products) -> _Split:
+def _joint(attention: Attention, effects: PerPair) -> _Split:
     """Integrated gradients on the straight path from zero queries, keys and values: scores go with its square."""
     scores = known_scores(attention)
     own = scores.products()
-    to_values, to_scores = torch.zeros_like(own), torch.zeros_like(products)
+    to_values, to_scores = torch.zeros_like(own), torch.zeros_like(effects)
     for place, width in _nodes():
         on_path = scores.softmax(own * place**2)
         to_values += width * on_path
-        to_scores += width * place**2 * _by_score(on_path, products)
+        to_scores += width * place**2 * _by_score(on_path, effects)
     return to_values, to_scores, to_scores
 
 
-def _by_score(weights: Float[Tensor, "head query key"], products: Products) -> Products:
+def _by_score(weights: Float[Tensor, "head query key"], effects: PerPair) -> PerPair:
     """The derivative of what a head brings by its scores: `P_ij (r_ij - sum_l P_il r_il)`."""
-    brought = weights * products
+    brought = weights * effects
     return brought - weights * brought.sum(-1, keepdim=True)
 
 
@@ -115,7 +115,7 @@ def _nodes() -> list[tuple[float, float]]:
     return [((1 + float(place)) / 2, float(width) / 2) for place, width in zip(places, widths, strict=True)]
 
 
-_RULES: dict[Weights, Callable[[Attention, Products], _Split] | None] = {
+_RULES: dict[Weights, Callable[[Attention, PerPair], _Split] | None] = {
     "constant": None,
     "half": _half,
     "players": _players,

@@ -20,14 +20,13 @@ from normscope.chain.linear import LinearisedNetwork, deviation, linearised, sca
 from normscope.chain.trace import (
     Attention,
     FeedForward,
-    Fork,
     LayerTrace,
     Linear,
     Norm,
     Normalise,
     OwnFeedForward,
-    Step,
-    Wiring,
+    Transformation,
+    map_components,
 )
 from normscope.pullback.block import composed_values
 from normscope.pullback.head import pull_back_rows
@@ -176,7 +175,7 @@ class PreparedBlock:
     def __init__(self, trace: LayerTrace, rows: Int[Tensor, " row"] | None = None) -> None:
         self.hidden, self.rows = trace.hidden, rows
         selected = trace if rows is None else trace.select(rows)
-        self.steps = [_prepared(step) for step in selected.steps]
+        self.steps = map_components(_prepared, selected.steps)
 
     def pull(self, covectors: Carried) -> Covectors:
         """The covectors at the block's input."""
@@ -206,7 +205,7 @@ class PreparedBlock:
         return covectors.new_zeros(len(self.hidden), *covectors.shape[1:]).index_add_(0, self.rows, covectors)
 
 
-def _prepared(step: Step) -> Wiring | _Prepared:
+def _prepared(step: Transformation) -> _Prepared:
     match step:
         case Attention():
             return _Attention.of(step)
@@ -214,10 +213,6 @@ def _prepared(step: Step) -> Wiring | _Prepared:
             return _Norm.of(step)
         case FeedForward():
             return _Network.of(step)
-        case Fork():
-            return Fork(tuple(_prepared(each) for each in step.around))
-        case _:
-            return step
 
 
 class _Way(ChainRules[Carried, _Prepared]):

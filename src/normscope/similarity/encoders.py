@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from normscope.errors import InputError, listing
 from normscope.families.heads import heads, is_bare
-from normscope.inputs import is_image
+from normscope.inputs import AS_TEXTS, Reading, is_image
 from normscope.models.model import Model
 from normscope.models.towers import towers_of
 from normscope.options import LATE_INTERACTION, Pooling
@@ -73,9 +73,9 @@ class Encoders:
         assert encoder is not None
         return encoder
 
-    def reader(self, *, truncate: bool) -> InputReader:
+    def reader(self, reading: Reading = AS_TEXTS) -> InputReader:
         """Reads texts and images for these encoders."""
-        return InputReader(self, truncate=truncate)
+        return InputReader(self, reading)
 
     def embeddings(self, inputs: Sequence[TextInput], tell: Callable[[int, int], None] | None = None) -> list[Rows]:
         """The embedding of every input, in their order."""
@@ -97,10 +97,10 @@ class Encoders:
 class InputReader:
     """Reads texts and images, each as the encoder that it is for."""
 
-    def __init__(self, encoders: Encoders, *, truncate: bool) -> None:
+    def __init__(self, encoders: Encoders, reading: Reading) -> None:
         self.encoders = encoders
         text = encoders.text
-        self.texts = None if text is None else TextReader(text.model, text.spec, truncate=truncate)
+        self.texts = None if text is None else TextReader(text.model, text.spec, reading)
 
     def read(self, given: Any, task: Task | None = None, prompt: str | None = None) -> TextInput:
         """One text or image."""

@@ -52,8 +52,8 @@ def read_image(model: Model, image: Any, prompt: str | None = None) -> TextInput
 class TextReader:
     """Reads texts for one model and description."""
 
-    def __init__(self, model: Model, spec: EmbeddingSpec, *, truncate: bool) -> None:
-        self.model, self.spec, self.truncate = model, spec, truncate
+    def __init__(self, model: Model, spec: EmbeddingSpec, reading: Reading) -> None:
+        self.model, self.spec, self.reading = model, spec, reading
         self._prompt_lengths: dict[str, int] = {}
 
     def read(self, text: Any, task: Task | None = None, prompt: str | None = None) -> TextInput:
@@ -90,7 +90,7 @@ class TextReader:
             )
 
     def _tokens(self, text: str, longest: int | None) -> TokenSequence:
-        (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, Reading(truncate=self.truncate))
+        (sequence,), _ = read_inputs(text, self.model.tokenizer, longest, self.reading)
         return sequence
 
     def _longest(self, task: Task | None, expansion: Expansion | None) -> int | None:

@@ -36,15 +36,15 @@ def oracle_split(attention: Attention, covector: Float[Tensor, "head query d_hea
     """The split of one attention for covectors at what its heads give out."""
     assert attention.scores is not None
     scores = attention.scores
-    products = torch.einsum("hid,hjd->hij", covector.double(), attention.values.double())
+    effects = torch.einsum("hid,hjd->hij", covector.double(), attention.values.double())
     own = torch.einsum("hid,hjd->hij", scores.queries.double(), scores.keys.double()) * scores.scale
     added = torch.zeros_like(own) if scores.added is None else scores.added.double().expand_as(own)
-    total = torch.softmax(own + added, -1) * products
+    total = torch.softmax(own + added, -1) * effects
     split = {"constant": _constant, "half": _half, "players": _players, "joint": _joint}[weights]
     values, queries, keys = (torch.zeros_like(total) for _ in range(3))
     for head in range(len(own)):
         for query in range(own.shape[1]):
-            given = split(own[head, query], added[head, query], products[head, query])
+            given = split(own[head, query], added[head, query], effects[head, query])
             values[head, query], queries[head, query], keys[head, query] = given
     return OracleSplit(values, queries, keys, total - values - queries - keys)
 
@@ -53,8 +53,8 @@ _Row = Float[Tensor, " key"]
 _Given = tuple[_Row, _Row, _Row]
 
 
-def _constant(own: _Row, added: _Row, products: _Row) -> _Given:
-    return torch.softmax(own + added, -1) * products, torch.zeros_like(own), torch.zeros_like(own)
+def _constant(own: _Row, added: _Row, effects: _Row) -> _Given:
+    return torch.softmax(own + added, -1) * effects, torch.zeros_like(own), torch.zeros_like(own)
 
 
 def _shapley(factors: list[float]) -> list[float]:
@@ -69,29 +69,29 @@ def _shapley(factors: list[float]) -> list[float]:
     return shares
 
 
-def _half(own: _Row, added: _Row, products: _Row) -> _Given:
+def _half(own: _Row, added: _Row, effects: _Row) -> _Given:
     weights = torch.softmax(own + added, -1)
-    pairs = zip(weights.tolist(), products.tolist(), strict=True)
+    pairs = zip(weights.tolist(), effects.tolist(), strict=True)
     values = torch.tensor([_shapley([weight, value])[1] for weight, value in pairs], dtype=own.dtype)
     return values, torch.zeros_like(own), torch.zeros_like(own)
 
 
-def _players(own: _Row, added: _Row, products: _Row) -> _Given:
+def _players(own: _Row, added: _Row, effects: _Row) -> _Given:
     """A weight without a choice is no player; otherwise weight and value share what they make, then query and key."""
     if int((added > -1e30).sum()) == 1:
-        return _constant(own, added, products)
-    values, _, _ = _half(own, added, products)
+        return _constant(own, added, effects)
+    values, _, _ = _half(own, added, effects)
     varied = own.clone().requires_grad_()
-    (slopes,) = torch.autograd.grad(torch.softmax(varied + added, -1) @ products, varied)
+    (slopes,) = torch.autograd.grad(torch.softmax(varied + added, -1) @ effects, varied)
     keys = torch.tensor([_shapley([float(score), 0.5])[0] for score in slopes * own], dtype=own.dtype)
     return values, torch.zeros_like(own), keys
 
 
-def _joint(own: _Row, added: _Row, products: _Row) -> _Given:
+def _joint(own: _Row, added: _Row, effects: _Row) -> _Given:
     """Queries, keys and values grow from nothing together, so that scores go with the square."""
     places, widths = (torch.tensor(each, dtype=own.dtype) for each in np.polynomial.legendre.leggauss(_NODES))
     places, widths = (1 + places[:, None]) / 2, widths[:, None] / 2
     weights = torch.softmax(places**2 * own + added, -1)
-    brought = weights * (products - (weights * products).sum(-1, keepdim=True))
+    brought = weights * (effects - (weights * effects).sum(-1, keepdim=True))
     scores = (widths * places**2 * brought).sum(0) * own
-    return (widths * weights).sum(0) * products, scores, scores
+    return (widths * weights).sum(0) * effects, scores, scores

@@ -29,7 +29,7 @@ def integrated_gradients(
 ) -> tuple[np.ndarray, np.ndarray]:
     """What every token of either text does for their similarity, while the other text stays as it is."""
     encoders = Encoders.of(analyzer, pooling)
-    reader = encoders.reader(truncate=False)
+    reader = encoders.reader()
     first, second = (reader.read(text) for text in texts)
     own, other = (rows[0] for rows in encoders.embeddings([first, second]))
     encoder = encoders.main

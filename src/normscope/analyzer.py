@@ -95,6 +95,7 @@ def load(
     allow_pickle: bool = False,
     trust_remote_code: bool = False,
     family: str = "auto",
+    stage: int | None = None,
 ) -> Analyzer:
     """Load a model to analyse: a hub name, a local folder, a live model, or (by default) the embedded one.
 
@@ -112,6 +113,8 @@ def load(
         trust_remote_code: run model code from the repository. Only if you trust it.
         family: `"auto"` tries to describe a model whose type is not registered by observing it, and warns with the figures
             of the proof; `"registered"` refuses it.
+        stage: of a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
+            (default: the last, whose tokens make the logits).
 
     Examples:
         >>> import normscope as ns
@@ -129,6 +132,7 @@ def load(
         allow_pickle=allow_pickle,
         trust_remote_code=trust_remote_code,
         family=family,
+        stage=stage,
     )
     return Analyzer.of(load_model(options))
 

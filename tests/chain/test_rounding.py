@@ -8,7 +8,7 @@ from torch import Tensor
 
 from normscope.chain.proof import LIMIT
 from normscope.chain.rounding import Computed
-from normscope.chain.trace import Linear
+from normscope.chain.trace import Linear, Shared
 
 ROWS, INPUTS, OUTPUTS, GROUPS = 40, 96, 64, 4
 SIZES = pytest.mark.parametrize("size", [1.0, 1e-22, 1e15])
@@ -78,3 +78,13 @@ def test_products_are_scaled_selected_and_added_as_what_they_make(factor: float 
     late = late.multiplied_out()
     torch.testing.assert_close(late.value, early.value)
     torch.testing.assert_close(late.rounded, early.rounded)
+
+
+def test_what_follows_from_weights_is_kept_for_these_alone() -> None:
+    random = torch.Generator().manual_seed(0)
+    rows, shared = torch.randn(ROWS, INPUTS, generator=random), Shared()
+    for _ in range(2):
+        linear = Linear(torch.randn(OUTPUTS, INPUTS, generator=random), None, shared)
+        product = Computed.from_model(rows).product(linear)
+        for own, expected in ((rows @ linear.weight.T, True), (rows @ linear.weight.roll(1, 0).T, False)):
+            assert bool((errors(product, own) <= LIMIT[torch.float32]).all()) == expected

@@ -11,10 +11,12 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from PIL import Image
 from transformers import AutoTokenizer, BartConfig, BartForConditionalGeneration
 
 import normscope as ns
 from normscope.models import source as embedded
+from normscope.testing.tiny import model_of, shrunk
 
 from .samples import TEXT, Output
 
@@ -237,3 +239,13 @@ def test_edges_are_cut_in_the_model_and_compared(run: Callable[..., Output]) -> 
     table = out[out.index("Cut in the model") :]
     assert len([line for line in table.splitlines() if line.strip()[:1].isdigit()]) == 3
     assert "all together" in table and "Correlation of predicted and observed" in table
+
+
+def test_a_stage_of_a_pyramid_is_chosen_by_number(run: Callable[..., Output], tmp_path: Path) -> None:
+    model_of("SwinModel", shrunk("swin")).save_pretrained(tmp_path / "swin")
+    assert run("check", "-m", "swin", "--stage", "1")[0] == 0
+    Image.new("RGB", (16, 16)).save(tmp_path / "picture.png")
+    code, _, err = run("map", "picture.png", "-m", "swin", "--stage", "3")
+    assert (code, "There is no stage 3: the model has stages 1 to 2." in err) == (2, True)
+    code, _, err = run("map", TEXT, "--stage", "1")
+    assert (code, "no stages" in err) == (2, True)

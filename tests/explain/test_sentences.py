@@ -62,3 +62,16 @@ def test_the_command_sums_by_sentence() -> None:
     assert result.exit_code == 0, result.output
     assert "the opera singer caught a soap bubble . " in result.output
     assert "weaker ones" in result.output
+
+
+def test_the_texts_of_a_pair_are_on_lines_of_their_own_and_summed(analyzer: ns.Analyzer) -> None:
+    pair = analyzer.explain(("Who sang?", "The opera singer."), direction="state", at=0)
+    lines = _printed(pair).splitlines()
+    assert "who sang ? [SEP]" in lines[1]
+    assert lines[2].startswith("the opera singer")
+    segments = pair.attribution["token_segment"].values
+    kept = np.ones(len(segments), bool)
+    kept[pair.sinks] = False
+    for name, text in (("first text", 0), ("second text", 1), ("special tokens", -1)):
+        share = float(pair.attribution.values[kept & (segments == text)].sum())
+        assert any(name in line and f"{share:+.4f}" in line for line in lines)

@@ -44,6 +44,22 @@ def test_widths_add_up_at_every_node_with_the_rest(
     assert ("sum of smaller edges" in shown.page.locator(".ends").inner_text()) == (share < 100)
 
 
+def test_the_texts_of_a_pair_are_shown_one_above_the_other_and_summed(show: Callable[..., Any], analyzer: Any) -> None:
+    pair: Explanation = analyzer.explain(("Who opened it?", "The chef."), direction="state", at=0)
+    shown = show(pair)
+    texts = shown.page.locator(".ribbon .tokens").all_inner_texts()
+    assert [text.split() for text in texts] == [
+        ["[CLS]", "who", "opened", "it", "?", "[SEP]"],
+        ["the", "chef", ".", "[SEP]"],
+    ]
+    segments = pair.attribution["token_segment"].values
+    segments[pair.sinks] = -2
+    sums = dict(zip(*(shown.page.locator(f".total {name}").all_inner_texts() for name in ("dt", "dd")), strict=True))
+    for name, text in (("first text", 0), ("second text", 1), ("special tokens", -1)):
+        share = float(pair.attribution.values[segments == text].sum())
+        assert float(sums[name].replace("\u2212", "-")) == pytest.approx(share, rel=6e-3, abs=1e-4)
+
+
 @pytest.mark.parametrize("share", [50, 90])
 def test_the_edges_are_those_of_the_flow(show: Callable[..., Any], explanation: Explanation, share: int) -> None:
     shown = show(explanation, fragment=f"share={share}")

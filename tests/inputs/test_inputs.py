@@ -65,6 +65,17 @@ def test_a_pair_has_two_segments_and_words_counted_through_both(analyzer: ns.Ana
     assert analysis.tokens == ["[CLS]", "a", "cat", "[SEP]", "cats", "sat", "[SEP]"]
     assert words_of(analysis) == [-1, 0, 1, -1, 2, 3, -1]
     assert analysis.attrs["text"] == "a cat | cats sat"
+    segments = [-1, 0, 0, -1, 1, 1, -1]
+    assert analysis.dataset["query_segment"].values.tolist() == segments
+    assert analysis.words().dataset["key_segment"].values.tolist() == segments
+    assert "query_segment" not in look(analyzer, "a cat").dataset.coords
+
+
+def test_a_pair_that_is_cut_keeps_what_its_tokens_are_of(analyzer: ns.Analyzer) -> None:
+    analysis = look(analyzer, ("a " * 300, "b " * 300), truncate=True)
+    segments = analysis.dataset["query_segment"].values
+    assert [analysis.tokens[place] for place in np.flatnonzero(segments == 1)] == ["b"] * int((segments == 1).sum())
+    assert {-1, 0, 1} == set(segments.tolist())
 
 
 def test_the_segments_of_a_pair_reach_the_model(analyzer: ns.Analyzer) -> None:

@@ -43,6 +43,8 @@ export interface TokenTable {
   count?: number[];
   /** 1 for tokens of the instruction before a text that is embedded. */
   prompt?: number[];
+  /** Which text of a pair a token is of, 0 or 1, and -1 of special tokens. */
+  segment?: number[];
 }
 
 export interface ImagePayload {

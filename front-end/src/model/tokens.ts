@@ -63,6 +63,11 @@ export function holdsSink(table: TokenTable, members: readonly number[]): boolea
   return members.some((token) => table.sink?.[token] === 1);
 }
 
+/** The token with which the second text of a pair begins; -1 where there is one text, or where that is not known. */
+export function secondText({ segment }: TokenTable): number {
+  return segment?.indexOf(1) ?? -1;
+}
+
 export type UnitKind = "token" | "word" | "sentence" | "block";
 
 const NO_WORD = -1;
@@ -96,11 +101,13 @@ function namesOf(table: TokenTable, kind: UnitKind): (string | null)[] {
   const size = blockSize(table);
   const sentences = new Map<string, number>();
   const counts = new Map<string, number>();
+  const second = secondText(table);
   return table.token.map((token, index) => {
     const group = table.group?.[index] ?? "";
     const word = table.word[index] ?? NO_WORD;
     if (kind === "word") return word === NO_WORD ? null : `${group}/${word}`;
     // An attention sink stays apart, as in Python, so that its share is not taken for that of its sentence.
+    if (kind === "sentence" && index === second) sentences.set(group, (sentences.get(group) ?? 0) + 1);
     if (kind === "token" || table.special[index] === 1 || (kind === "sentence" && table.sink?.[index] === 1))
       return null;
     if (kind === "block") {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { TokenTable } from "../../src/model/payload";
-import { hasWords, holdsSink, kindsOf, label, phrase, shortLabel, unitsOf } from "../../src/model/tokens";
+import { hasWords, holdsSink, kindsOf, label, phrase, secondText, shortLabel, unitsOf } from "../../src/model/tokens";
 
 const table: TokenTable = {
   position: [0, 1, 2, 3, 4],
@@ -87,6 +87,20 @@ describe("units", () => {
     expect(blocks.members.length).toBeLessThanOrEqual(48);
     expect(blocks.labels[0]).toBe("1\u20134");
     expect(kindsOf(table)).toEqual(["token", "word"]);
+  });
+  it("are sentences of one text of a pair alone", () => {
+    const token = ["[CLS]", "who", "[SEP]", "me", ".", "[SEP]"];
+    const table: TokenTable = {
+      position: [...token.keys()],
+      token,
+      special: [1, 0, 1, 0, 0, 1],
+      word: [-1, 0, -1, 1, 2, -1],
+      wordText: token,
+      segment: [-1, 0, -1, 1, 1, -1],
+    };
+    expect(secondText(table)).toBe(3);
+    expect(unitsOf(table, { kind: "sentence", special: false }).labels).toEqual(["who", "me."]);
+    expect(kindsOf(table)).toContain("sentence");
   });
   it("that occur more than once say where, and bytes are text", () => {
     const twice = {

@@ -34,6 +34,7 @@ from normscope.capture.scores import WantedScores
 from normscope.capture.stacks import bare_model, blocks_of, family_in, module_between, sequence_first, watched_paths
 from normscope.capture.view import Arguments, CapturedCall, Keywords, MixingCall, SequenceView
 from normscope.capture.weights import BlockWeights
+from normscope.capture.windows import Windows, windows_in
 from normscope.chain.trace import LayerTrace
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families import Family
@@ -235,6 +236,7 @@ class _Listener:
         self.chains = [_beginning(chain, side.components) for chain in self.whole_chains]
         self.joints = None if module_between(model, side.stack) else Joints(model, copied=side.stack.seams is not None)
         self.axes = None if side.stack.seams is None else side.stack.seams.axes
+        self.windows: Windows | None = None
         self.layer = 0
         self.captured: CapturedCall | None = None
 
@@ -316,6 +318,8 @@ class _Listener:
         if self.joints is not None:
             self.joints.enter(hidden, self.layer)
         if self.layer in self.side.layers:
+            if self.side.stack.windows is not None:
+                self.windows = windows_in(block, self.side.stack.windows, hidden, args, kwargs)
             self.captured = CapturedCall(hidden=hidden.clone(), source=_source(block, args, kwargs))
 
     def _block_ends(self, block: nn.Module, chain: Sequence[Part], output: Tensor) -> None:
@@ -340,12 +344,21 @@ class _Listener:
 
         def note(_: nn.Module, args: Arguments, kwargs: Keywords, output: Any) -> None:
             if self.captured is not None:
-                self.captured.add(path, turned(_first(args, kwargs), axes), turned(output, axes))
+                windows = self._windows_around(path)
+                states, given = _first(args, kwargs), output
+                if windows is not None:
+                    states, given = windows.tokens(states), windows.tokens(given)
+                self.captured.add(path, turned(states, axes), turned(given, axes))
                 second = args[1] if len(args) > 1 else kwargs.get("gate")
                 if isinstance(second, Tensor):
                     self.captured.seconds[path] = second
 
         return note
+
+    def _windows_around(self, path: str) -> Windows | None:
+        """The windows in which a submodule of the block sees the tokens; `None` if it sees all of them in order."""
+        outer = self.side.stack.windows
+        return self.windows if outer is not None and f"{path}.".startswith(f"{outer}.") else None
 
     def _call_recorder(self, path: str) -> Callable[[nn.Module, Arguments, Keywords], None]:
         def note(_: nn.Module, args: Arguments, kwargs: Keywords) -> None:
@@ -359,7 +372,9 @@ class _Listener:
             captured, self.captured = self.captured, None  # nothing of this is recorded
             if captured is not None:
                 heads, width = part.heads(self.config), captured.inputs[part.output].shape[-1]
-                captured.probed[part.module] = probed_weights(block, part, heads, width, args, kwargs)
+                weights = probed_weights(block, part, heads, width, args, kwargs)
+                windows = self._windows_around(part.module)
+                captured.probed[part.module] = weights if windows is None else windows.weights(weights)
             self.captured = captured
 
         return run_again

@@ -59,6 +59,11 @@ class HeadListener:
         head: bool | Head = True,
     ) -> None:
         self.model, self.lengths, self.dtype, self.encoder_lengths = model, lengths, dtype, encoder_lengths
+        if head and family.stage is not None and family.stage.number < family.stage.count:
+            raise HeadError(
+                f"This is {family.stage}, whose states end where their tokens are merged: what the model outputs is made of "
+                f"the tokens of its last stage. Explain that one (leave out stage), or a state of this one (direction)."
+            )
         self.head = head if isinstance(head, Head) else head_of(model) if head else None
         self.encoder_parts = () if encoder_lengths is None else encoder_end(family)
         reads_encoder = self.head is not None and self.head.reads_encoder

@@ -28,9 +28,12 @@ def bare_model(model: PreTrainedModel) -> nn.Module:
 def family_in(model: PreTrainedModel, family: Family) -> Family:
     """The family, restricted to the stacks that the model has: some encoder-decoder classes have only one of the two.
 
-    A decoder alone has no encoder to attend to, so its chain has no cross-attention.
+    A decoder alone has no encoder to attend to, so its chain has no cross-attention. Of a pyramid, it is the last stage,
+    unless another one was chosen.
     """
     check_class(type(model).__name__)
+    if family.pyramid is not None and family.stage is None:
+        return family.at_stage(model.config)
     if family.encoder is None:
         return family
     match bool(_blocks(model, family.encoder)), bool(_blocks(model, family.stack)):

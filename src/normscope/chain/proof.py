@@ -140,10 +140,8 @@ class _Layer(Rules[Computed]):
             return
         if step.source is None:
             raise ValueError("Values are proved in traces alone that were captured below attention.")
-        own = step.values.transpose(0, 1).flatten(1)
-        self._same(
-            values_from(step.source), own, f"the values of {step.name} are not", "the projection", len(step.values)
-        )
+        computed, own = values_from(step.source, step.shared), step.values.transpose(0, 1).flatten(1)
+        self._same(computed, own, f"the values of {step.name} are not", "the projection", len(step.values))
 
     def _prove_scores(self, step: Attention, scores: Scores) -> None:
         """Credit that goes to queries and keys is right only if the weights are made of these, and of nothing else."""

@@ -7,7 +7,7 @@ number that is rounded. `rounded` keeps these sizes, so that anything else can b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import torch
@@ -27,6 +27,7 @@ from normscope.chain.trace import (
     Norm,
     Normalise,
     Plain,
+    Shared,
     ValueSource,
 )
 
@@ -45,21 +46,27 @@ class Product:
     rows: Float[Tensor, "row inputs"]
     weight: Float[Tensor, "f inputs"]
     spread: Float[Tensor, "row group"]
+    shared: Shared
 
     def of(self, rows: Int[Tensor, " some"]) -> Product:
         """The same for some of the rows."""
-        return Product(self.rows[rows], self.weight, self.spread[rows])
+        return replace(self, rows=self.rows[rows], spread=self.spread[rows])
 
     def times(self, factor: float | Tensor) -> Product:
         """Multiplied by a number, or by one for each row."""
-        return Product(self.rows * factor, self.weight, self.spread * abs(factor))
+        return replace(self, rows=self.rows * factor, spread=self.spread * abs(factor))
 
     def combined(
         self, combinations: Float[Tensor, "group width combination"]
     ) -> Float[Tensor, "row group*combination"]:
         """Random combinations of the outputs of each group, for far less than the outputs themselves."""
-        grouped = self.weight.unflatten(0, combinations.shape[:2])
-        return self.rows @ torch.einsum("gwi,gwc->igc", grouped, combinations).flatten(1)
+
+        def of_weight() -> Tensor:
+            grouped = self.weight.unflatten(0, combinations.shape[:2])
+            return torch.bmm(combinations.transpose(1, 2), grouped).flatten(0, 1).T
+
+        combined = self.shared.once((*combinations.shape, *self.weight.shape), (self.weight,), of_weight)
+        return self.rows @ combined.to(self.rows)
 
 
 @dataclass(frozen=True)
@@ -165,10 +172,10 @@ class Computed:
         """The same, but not multiplied out, to be compared as it is."""
         before = self.multiplied_out()
         weight = linear.weight.to(before.value)
-        squares = linear.shared.once((groups,), (linear.weight,), lambda: _mean_squares(weight, groups))
+        squares = linear.shared.once((groups, *weight.shape), (linear.weight,), lambda: _mean_squares(weight, groups))
         spread = (before.rounded.square() @ squares.to(before.value).T).sqrt()
         bias = weight.new_zeros(1, len(weight)) if linear.bias is None else linear.bias.to(weight)[None]
-        return Computed(bias, bias.abs(), (Product(before.value, weight, spread),))
+        return Computed(bias, bias.abs(), (Product(before.value, weight, spread, linear.shared),))
 
     def normalised(self, norm: Norm) -> Computed:
         """Through a norm; the mean that a LayerNorm takes away is rounded too."""
@@ -204,7 +211,7 @@ def attended(step: Attention) -> Computed:
     if step.factors is not None:
         context = context * step.factors
     flat = Computed.from_model(context.transpose(0, 1).flatten(1))
-    return flat.product(Linear(step.output.flatten(0, 1).T, step.bias))
+    return flat.product(Linear(step.output.flatten(0, 1).T, step.bias, step.shared))
 
 
 def softmax_of(scores: Scores) -> Computed:
@@ -218,13 +225,13 @@ def softmax_of(scores: Scores) -> Computed:
     return Computed(value, rounded)
 
 
-def values_from(source: ValueSource) -> Computed:
+def values_from(source: ValueSource, shared: Shared) -> Computed:
     """The values `[key, head x d_head]` that an attention has if they are made of what it reads."""
     reached = Computed.from_model(source.states)
     for step in source.steps:
         reached = reached.normalised(step.norm) if isinstance(step, Normalise) else reached.linear(step)
     bias = None if source.bias is None else source.bias.flatten()
-    made = reached.product(Linear(source.projection.flatten(0, 1), bias), groups=len(source.projection))
+    made = reached.product(Linear(source.projection.flatten(0, 1), bias, shared), groups=len(source.projection))
     if source.slopes is None and math.isinf(source.limit):
         return made
     made = made.multiplied_out()

@@ -240,11 +240,15 @@ class OutlierDimensions(DeclaredExperiment):
 class EvidenceExperiment(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares (`signed`)
     or by their sizes (`absolute`); `reference`, the method that others are compared with row by row; `special`, whether
-    special tokens take part."""
+    special tokens take part; `objectives`, what the logit of the good word is compared with: `contrastive` (the bad word),
+    `plain` (nothing), `centred`, `alternatives` or `runner-up`; `without_sinks`, whether it is also measured without
+    attention sinks, which leaves out rows whose evidence is nothing else."""
 
     order: str = "signed"
     reference: str = "pull-back"
     special: bool = False
+    objectives: tuple[str, ...] = ("contrastive", "plain")
+    without_sinks: bool = False
 
     name = "evidence"
     module = "normscope.experiments.faithfulness.evidence"

@@ -286,21 +286,34 @@ def grouped(rows: Sequence[Mapping[str, Any]], by: Sequence[str], value: str = "
 
 def mean_with_interval(values: np.ndarray, resamples: int, confidence: float, seed: int) -> tuple[float, float, float]:
     """The mean of values, and the percentile bootstrap's interval; no interval of fewer than two values."""
-    if len(values) < 2:
-        return (float(values.mean()) if len(values) else float("nan")), float("nan"), float("nan")
-    if np.ptp(values) == 0:
-        return float(values[0]), float(values[0]), float(values[0])
+    return mean_of_means([values], resamples, confidence, seed)
+
+
+def mean_of_means(
+    groups: Sequence[np.ndarray], resamples: int, confidence: float, seed: int
+) -> tuple[float, float, float]:
+    """The mean of the groups' means, each counting alike; the bootstrap draws within every group."""
+    if any(len(values) < 2 for values in groups):
+        own = [float(values.mean()) if len(values) else float("nan") for values in groups]
+        return float(np.mean(own)), float("nan"), float("nan")
+    mean = float(np.mean([values.mean() for values in groups]))
+    if all(np.ptp(values) == 0 for values in groups):
+        return mean, mean, mean
     result = stats.bootstrap(
-        (values,),
-        np.mean,
+        tuple(groups),
+        _mean_of_means,
         n_resamples=resamples,
-        batch=max(1, 1_000_000 // len(values)),
+        batch=max(1, 1_000_000 // max(map(len, groups))),
         confidence_level=confidence,
         method="percentile",
         rng=np.random.default_rng(seed),
     )
     interval: object = result.confidence_interval
-    return float(values.mean()), float(interval.low), float(interval.high)
+    return mean, float(interval.low), float(interval.high)
+
+
+def _mean_of_means(*groups: np.ndarray, axis: int = -1) -> np.ndarray:
+    return np.mean([values.mean(axis=axis) for values in groups], axis=0)
 
 
 Interval = Callable[[np.ndarray], tuple[float, float, float]]

@@ -82,10 +82,10 @@ LayersBack = Iterable[tuple[int, Callable[[Float[Tensor, "target token d"]], Pas
 """Layers from the last to the first, each with what pulls covectors back through it."""
 
 
-def kept_layers(recording: Recording, *, keep: bool) -> LayersBack:
-    """The layers of a recording; with `keep` they can be gone through again."""
+def kept_layers(recording: Recording, weights: Weights, *, keep: bool) -> LayersBack:
+    """The layers of a recording, by a rule for attention weights; with `keep` they can be gone through again."""
     for layer, trace in recording.back(keep=keep):
-        yield layer, partial(_through_trace, trace, recording.request.weights)
+        yield layer, partial(_through_trace, trace, weights)
 
 
 def _through_trace(trace: LayerTrace, weights: Weights, covector: Float[Tensor, "target token d"]) -> PassedLayer:

@@ -6,9 +6,11 @@ a large weight, or a large share of a logit, tells little about the word.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from normscope.chain.trace import LayerTrace, SelfAttention
@@ -38,6 +40,12 @@ def sinks(attention: Float[np.ndarray, "layer token"], *, causal: bool) -> np.nd
     equal = ((seen / visible[:, None]).sum(0) / seen.sum(0).clamp(min=1)).numpy()
     mean = attention.mean(0)
     return (mean >= SHARE) & (mean >= TIMES * equal)
+
+
+def sinks_of_layers(received: Sequence[Float[Tensor, " token"]], *, causal: bool) -> Bool[Tensor, " token"]:
+    """The same as a tensor, of layers one by one."""
+    attention = torch.stack([each.float().cpu() for each in received]).numpy()
+    return torch.from_numpy(sinks(attention, causal=causal))
 
 
 def _seen(count: int, *, causal: bool, device: torch.device) -> Tensor:

@@ -18,7 +18,7 @@ from normscope.estimate.sizes import blocks_in
 from normscope.explain.pulling import LayersBack, PullRequest, Way, check_joined_blocks, kept_layers
 from normscope.explain.question import LogitQuestion, Rows, Wanted
 from normscope.explain.recording import Played, Recording
-from normscope.explain.sinks import sinks
+from normscope.explain.sinks import sinks_of_layers
 from normscope.explain.streaming import Stream, is_streamed
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
@@ -99,7 +99,7 @@ class _Kept:
         return played, played.head.logits[[row for row, _ in rows]]
 
     def layers(self, *, keep: bool) -> LayersBack:
-        return kept_layers(self.recording, keep=keep)
+        return kept_layers(self.recording, self.recording.request.weights, keep=keep)
 
 
 def _source(model: Model, sequence: TokenSequence, request: PullRequest) -> _Kept | Stream:
@@ -128,7 +128,7 @@ def _pulled(
     way = Way(model, values, sizes, start.bias)
     layers = source.layers() if isinstance(source, Stream) else source.layers(keep=not last)
     main = way.shares(layers, "layer", start.covector, played.head.states)
-    shares, errors, marks = main.relevance, main.errors, _sinks(main.received, causal=main.causal)
+    shares, errors, marks = main.relevance, main.errors, sinks_of_layers(main.received, causal=main.causal)
     bias = way.outside - way.routed
     if way.source is not None:
         assert isinstance(source, _Kept)
@@ -136,11 +136,11 @@ def _pulled(
         covector, added = pull_back_end(end, way.source)
         way.source = None
         way.leave(added, shares.sum(-1))
-        below = kept_layers(source.recording.of_encoder(), keep=not last)
+        below = kept_layers(source.recording.of_encoder(), source.recording.request.weights, keep=not last)
         encoder = way.shares(below, "encoder layer", covector, end.states)
         bias = way.outside - way.routed - shares.sum(-1)
         shares, errors = torch.cat([encoder.relevance, shares], dim=1), torch.maximum(encoder.errors, errors)
-        marks = torch.cat([_sinks(encoder.received, causal=encoder.causal), marks])
+        marks = torch.cat([sinks_of_layers(encoder.received, causal=encoder.causal), marks])
     return _Piece(values, bias, way.routed, shares, errors, marks)
 
 
@@ -150,11 +150,6 @@ def _members(spans: Sequence[Sequence[int]], count: int) -> Float[Tensor, "span 
     for number, span in enumerate(spans):
         members[number, list(span)] = 1
     return members
-
-
-def _sinks(received: Sequence[Float[Tensor, " token"]], *, causal: bool) -> Bool[Tensor, " token"]:
-    attention = torch.stack([each.float().cpu() for each in received]).numpy()
-    return torch.from_numpy(sinks(attention, causal=causal))
 
 
 def _spans_at_once(model: Model, sequence: TokenSequence, request: PullRequest) -> int:

@@ -56,6 +56,7 @@ def tokens(dataset: xr.Dataset, dimension: str) -> Mapping[str, Sequence[int | s
         "column": (f"{dimension}_column", int),
         "count": (f"{dimension}_count", int),
         "prompt": (f"{dimension}_prompt", int),
+        "segment": (f"{dimension}_segment", int),
     }
     table = {
         field: [kind(value) for value in dataset[name].values]

@@ -37,6 +37,7 @@ _KINDS = (
     "encoder_decoder",
     "probed",
     "vision",
+    "pyramids",
     "audio",
     "multimodal",
 )

@@ -78,10 +78,7 @@ _TYPES: dict[str, str] = {
     ),
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: (
-        "cvt dinat donut-swin hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 "
-        "segformer swiftformer swin swinv2"
-    ),
+    _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 segformer swiftformer"),
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"

@@ -11,12 +11,13 @@ from normscope.inputs.decoder import (
     with_targets,
 )
 from normscope.inputs.images import ImageInput, is_image, read_images
-from normscope.inputs.sequence import NO_WORD, Batch, TokenSequence, batches
+from normscope.inputs.sequence import NO_SEGMENT, NO_WORD, Batch, TokenSequence, batches
 from normscope.inputs.sounds import AudioInput
 from normscope.inputs.text import AS_TEXTS, Input, Reading, encodable, read_ids, read_inputs
 
 __all__ = [
     "AS_TEXTS",
+    "NO_SEGMENT",
     "NO_WORD",
     "AudioInput",
     "Batch",

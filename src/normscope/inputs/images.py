@@ -16,20 +16,25 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from normscope.errors import InputError
-from normscope.families.spec import image_config
+from normscope.families.spec import Stage, image_config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
 from normscope.paths import IMAGES
 
 ImageInput = str | Path | Image.Image | np.ndarray | Tensor | Mapping[str, object]
 
 
-def read_images(inputs: object, model: PreTrainedModel, processor: object | None) -> tuple[list[TokenSequence], bool]:
-    """The patch sequences of an image or of a list of images, and whether it was a single image."""
+def read_images(
+    inputs: object, model: PreTrainedModel, processor: object | None, stage: Stage | None = None
+) -> tuple[list[TokenSequence], bool]:
+    """The patch sequences of an image or of a list of images, and whether it was a single image.
+
+    Of a pyramid, the tokens are those of one `stage`.
+    """
     single = not isinstance(inputs, list | tuple)
     items = [inputs] if single else list(cast(Sequence[object], inputs))
     if not items:
         raise InputError("The list of images is empty. Give at least one.")
-    return [_read(item, model, processor) for item in items], single
+    return [_read(item, model, processor, stage) for item in items], single
 
 
 def is_image(item: object) -> bool:
@@ -46,14 +51,14 @@ def is_image(item: object) -> bool:
         return False
 
 
-def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenSequence:
+def _read(item: object, model: PreTrainedModel, processor: Any | None, stage: Stage | None) -> TokenSequence:
     if isinstance(item, Mapping):
         if "pixel_values" not in item:
             raise InputError("An encoded image needs 'pixel_values'.")
         pixels = torch.as_tensor(item["pixel_values"]).float()
         if _reads_patches(model):
             return _packed(pixels, cast("Mapping[str, object]", item).get("spatial_shapes"), model)
-        return _patches(pixels[0] if pixels.dim() == 4 else pixels, None, model)
+        return _patches(pixels[0] if pixels.dim() == 4 else pixels, None, model, stage)
     if processor is None:
         raise InputError(
             "An image was given, but the model was loaded without an image processor. "
@@ -64,7 +69,7 @@ def _read(item: object, model: PreTrainedModel, processor: Any | None) -> TokenS
     if _reads_patches(model):
         return _packed(made["pixel_values"][0], made["spatial_shapes"][0], model, image)
     pixels = made["pixel_values"][0]
-    return _patches(pixels, np.asarray(image.resize((pixels.shape[-1], pixels.shape[-2]))), model)
+    return _patches(pixels, np.asarray(image.resize((pixels.shape[-1], pixels.shape[-2]))), model, stage)
 
 
 def _open(item: object) -> Image.Image:
@@ -120,8 +125,11 @@ def _packed(pixels: Tensor, shape: object, model: PreTrainedModel, image: Image.
     return _sequence([], rows, columns, signal, shown)
 
 
-def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel) -> TokenSequence:
+def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel, stage: Stage | None) -> TokenSequence:
     """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
+    if stage is not None:  # every token there is, of an image that was padded to whole ones
+        rows, columns = (-(-length // stage.pixels) for length in pixels.shape[-2:])
+        return _sequence([], rows, columns, {"pixel_values": pixels}, image)
     size = image_config(model.config).patch_size
     height, width = (size, size) if isinstance(size, int) else tuple(size)
     rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width

@@ -12,6 +12,9 @@ from torch import Tensor
 NO_WORD = -1
 """The word of a token that belongs to none, such as a special token."""
 
+NO_SEGMENT = -1
+"""The text of a pair of a token that belongs to neither."""
+
 
 @dataclass(frozen=True)
 class TokenSequence:
@@ -20,7 +23,8 @@ class TokenSequence:
     An encoder-decoder's source has a `target`, whose rows also have the tokens that they output; `output_ids` are their ids,
     which may lack that of the last row. An image or a sound has a `signal`: what the model reads as a whole, by the name of
     its argument. An image also has the picture to show and the row and column of each patch, a sound the time in seconds at
-    which each frame begins (NaN for a token that is no frame).
+    which each frame begins (NaN for a token that is no frame). Of a pair of texts, `segments` says which of the two (0 or 1)
+    each token is of, or `NO_SEGMENT`, if the tokenizer knows it.
     """
 
     features: dict[str, list[int]]
@@ -36,6 +40,7 @@ class TokenSequence:
     image: np.ndarray | None = None
     grid: list[tuple[int, int]] | None = None
     times: list[float] | None = None
+    segments: list[int] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)

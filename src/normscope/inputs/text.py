@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, listing
-from normscope.inputs.sequence import NO_WORD, TokenSequence
+from normscope.inputs.sequence import NO_SEGMENT, NO_WORD, TokenSequence
 from normscope.options import is_whole
 
 Input = (
@@ -77,6 +77,7 @@ def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
         special=sequence.special[:longest],
         word_ids=None if sequence.word_ids is None else sequence.word_ids[:longest],
         words=sequence.words[:longest],
+        segments=None if sequence.segments is None else sequence.segments[:longest],
     )
 
 
@@ -173,6 +174,7 @@ class _TextReader:
             word_ids=word_ids,
             words=_word_strings(ids, word_ids, self.tokenizer),
             text=" | ".join(halves),
+            segments=None if second is None else _segments(encoding),
         )
 
     def _encoded(self, first: Any, second: Any) -> BatchEncoding:
@@ -188,6 +190,13 @@ class _TextReader:
             )
         except (TypeError, ValueError, UnicodeError) as error:
             raise InputError(f"The tokenizer cannot read {first!r:.80}: {error}") from error
+
+
+def _segments(encoding: BatchEncoding) -> list[int] | None:
+    """Which text of a pair every token is of. Only fast tokenizers know it."""
+    if not encoding.is_fast:
+        return None
+    return [NO_SEGMENT if text is None else text for text in encoding.sequence_ids(0)]
 
 
 # ---- encodings ---------------------------------------------------------------------------------------------------------

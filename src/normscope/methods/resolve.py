@@ -44,7 +44,7 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
     """The sequences of an input, without targets for a decoder."""
     check_whole(type(model.module).__name__)
     if model.family.reads == "image":
-        return read_images(inputs, model.module, model.processor)
+        return read_images(inputs, model.module, model.processor, model.family.stage)
     if model.family.reads == "audio":
         return read_audio(inputs, model.module, model.processor)
     if _is_image(inputs):

@@ -51,7 +51,7 @@ class Outline:
     config: Any
 
     @classmethod
-    def read(cls, folder: Path, name: str, *, registered: bool = False) -> Outline | None:
+    def read(cls, folder: Path, name: str, *, registered: bool = False, stage: int | None = None) -> Outline | None:
         """The outline of the model in a folder, if its configuration can be read and its `model_type` is registered.
 
         Raises `UnsupportedArchitectureError` for another type if the model has to be of a `registered` one.
@@ -64,7 +64,14 @@ class Outline:
             return None
         model_type = entries["model_type"]
         family = family_of(model_type) if registered else supported_models().get(model_type)
-        return None if family is None else cls(name, family, _SavedConfig(entries))
+        if family is None:
+            return None
+        config = _SavedConfig(entries)
+        if stage is not None and family.pyramid is None:
+            family.at_stage(config, stage)  # raises: there are no stages
+        if family.pyramid is not None:
+            family = _if_known(lambda: family.at_stage(config, stage)) or family
+        return cls(name, family, config)
 
     @property
     def layers(self) -> int | None:

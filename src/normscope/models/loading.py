@@ -115,7 +115,7 @@ def load_model(options: ModelOptions) -> Model:
     _check_vocabulary(model, tokenizer)
     if options.device is not None:
         model = _moved(model, options.device)
-    described = family_in(model, _family(model, options.family))
+    described = _described(model, options)
     check_dtypes(model)
     check_finite(model)
     processor = None if described.reads == "text" else _processor(source, described.reads)
@@ -211,8 +211,14 @@ def sketched_model(options: ModelOptions) -> Model:
     else:
         tokenizer = _tokenizer(str(options.tokenizer), _code(place.options), required=True)
     _check_vocabulary(model, tokenizer)
-    described = family_in(model, _family(model, options.family))
+    described = _described(model, options)
     return Model(model.to(_torch_dtype(options) or model.dtype).eval(), tokenizer, described, place.name)
+
+
+def _described(model: PreTrainedModel, options: ModelOptions) -> Family:
+    """The family of a model, with the stage to analyse where one was chosen."""
+    family = _family(model, options.family)
+    return family_in(model, family if options.stage is None else family.at_stage(model.config, options.stage))
 
 
 def _without_weights(place: _Place, config: Config) -> Any:

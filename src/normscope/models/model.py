@@ -112,6 +112,7 @@ class Model:
             "model": self.name,
             "model_type": self.config.model_type,
             "family": self.family.name,
+            **({} if self.family.stage is None else {"stage": self.family.stage.number}),
             "revision": self.revision or "",
             "fingerprint": self.fingerprint(),
             "dtype": str(self.weight_dtype).removeprefix("torch."),
@@ -221,7 +222,8 @@ class Model:
     # ---- shown -----------------------------------------------------------------------------------------------------------
 
     def __repr__(self) -> str:
-        head = f"{type(self).__name__}({self.name!r}, family={self.family.name!r}, layers={len(self.layers)})"
+        stage = "" if self.family.stage is None else f", {self.family.stage}"
+        head = f"{type(self).__name__}({self.name!r}, family={self.family.name!r}, layers={len(self.layers)}{stage})"
         return f"{head}\nscopes: {listing(self.scopes)}"
 
     def _repr_html_(self) -> str:
@@ -229,6 +231,7 @@ class Model:
         rows = {
             "model": self.name,
             "architecture": f"{self.config.model_type} (family {self.family.name})",
+            "stage": "" if self.family.stage is None else str(self.family.stage).removeprefix("stage "),
             "layers": len(self.layers),
             "scopes": listing(self.scopes),
             "encoder's scopes": listing(self.encoder_scopes),

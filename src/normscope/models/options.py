@@ -49,6 +49,7 @@ class LoadingOptions(TypedDict, total=False):
     allow_pickle: bool
     trust_remote_code: bool
     family: str
+    stage: int | None
 
 
 @with_documentation
@@ -100,6 +101,10 @@ class ModelOptions:
             command_line_type=str,
         ),
     ] = "auto"
+    stage: Annotated[
+        int | None,
+        Documentation("The stage to analyse of a vision model that merges tokens (Swin), from 1. Default: the last."),
+    ] = None
 
     def __post_init__(self) -> None:
         if isinstance(self.dtype, str) and self.dtype not in _DTYPES:
@@ -144,9 +149,10 @@ class ModelOptions:
         from normscope.models.config import Outline  # noqa: PLC0415  (only the command line needs it)
 
         if self.model is None:
-            return Outline.read(embedded.installed_folder(), embedded.NAME)
+            return Outline.read(embedded.installed_folder(), embedded.NAME, stage=self.stage)
         registered = self.family == "registered"
-        return Outline.read(Path(str(self.model)), model_name(str(self.model)), registered=registered)
+        name = model_name(str(self.model))
+        return Outline.read(Path(str(self.model)), name, registered=registered, stage=self.stage)
 
 
 def check_family_choice(family: str) -> None:

@@ -15,7 +15,16 @@ from rich.text import Text
 
 from normscope.output.colours import number_style
 from normscope.plots.style import diverging_norm, sequential_norm
-from normscope.results.explanation_words import heading, meaning, shares_of, sink_note, sums, token_names, without_sinks
+from normscope.results.explanation_words import (
+    beginnings,
+    heading,
+    meaning,
+    shares_of,
+    sink_note,
+    sums,
+    token_names,
+    without_sinks,
+)
 from normscope.results.tokens import name_of, pieces
 
 if TYPE_CHECKING:
@@ -63,10 +72,10 @@ def _coloured(explanation: Explanation, target: int) -> Text:
     shares = explanation.shares.isel(target=target)
     colours, text = _Colours(explanation, shares.values), Text()
     sinks = set(explanation.sinks)
-    groups = shares["token_group"].values
+    starts = beginnings(shares)
     running = pieces(shares["token_token"].values.tolist(), shares["token_special"].values.tolist())
     for index, (piece, value) in enumerate(zip(running, shares.values.tolist(), strict=True)):
-        if index and groups[index] != groups[index - 1]:
+        if index in starts:
             text.append("\n")
         elif piece.spaced:
             text.append(" ")

@@ -31,7 +31,7 @@ from normscope.plots.style import (
 )
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
 from normscope.results import schema
-from normscope.results.explanation_words import SINK, heading, meaning, token_names, without_sinks
+from normscope.results.explanation_words import SINK, beginnings, heading, meaning, token_names, without_sinks
 from normscope.results.tokens import labels, pieces
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _bar(figure: Figure, axes: Axes, look: _Look, note: str) -> None:
 
 def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
     """Tokens as running text in lines no wider than `width`; the bias comes last."""
-    groups = [str(name) for name in shares["token_group"].values]
+    starts = beginnings(shares)
     words = pieces(shares["token_token"].values.tolist(), shares["token_special"].values.tolist())
     names = [piece.text for piece in words] + ([_BIAS] if bias else [])
     gaps = [_SPACE if piece.spaced else -0.02 for piece in words] + ([_BEFORE_BIAS] if bias else [])
@@ -163,9 +163,9 @@ def _layout(shares: xr.DataArray, width: float, *, bias: bool) -> list[Placed]:
     left, line = 0.0, 0
     for index, (name, needed) in enumerate(zip(names, widths_of(names), strict=True)):
         left += gaps[index] if left else 0.0
-        new_group = 0 < index < len(groups) and groups[index] != groups[index - 1]
-        if left and (left + needed > width or new_group):
-            left, line = 0.0, line + (2 if new_group else 1)
+        new_text = index in starts
+        if left and (left + needed > width or new_text):
+            left, line = 0.0, line + (2 if new_text else 1)
         placed.append(Placed(name, left, needed, line))
         left += needed
     return placed
@@ -185,7 +185,7 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
     label_rows(axes, rows, scale)
     label_columns(axes, columns, scale)
     axes.set(xlabel="token", ylabel="explained")
-    for border in _borders(shares):
+    for border in beginnings(shares):
         axes.axvline(border, color="black", linewidth=1.2)
     default = f"What each token puts into each value ({explanation.method})"
     axes.set_title(default if title is None else title, parse_math=False)
@@ -198,12 +198,6 @@ def _heat_figure(explanation: Explanation, shares: xr.DataArray, look: _Look, ti
 
 def _heat_size(scale: Scale, rows: list[str], columns: list[str]) -> tuple[float, float]:
     return scale.side(len(columns)) + scale.room(rows) + 1.7, scale.side(len(rows)) + scale.room(columns) + 0.9
-
-
-def _borders(shares: xr.DataArray) -> list[int]:
-    """The borders between groups of tokens."""
-    groups = shares["token_group"].values
-    return [index for index in range(1, len(groups)) if groups[index] != groups[index - 1]]
 
 
 # ---- images --------------------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from normscope.inputs import NO_SEGMENT
 from normscope.results.tokens import labels, name_of
 
 if TYPE_CHECKING:
@@ -60,6 +61,9 @@ def heading(explanation: Explanation, target: int) -> str:
 _LONGEST_SENTENCE = 90
 """The most characters of a sentence in a table."""
 
+SEGMENTS = {0: "first text", 1: "second text", NO_SEGMENT: "special tokens"}
+"""How the sums over the texts of a pair are called."""
+
 LOOKING = "routing"
 """How what stays with attention weights is called."""
 
@@ -103,6 +107,14 @@ def shares_of(explanation: Explanation, target: int | None) -> xr.DataArray:
     return shares.sum("target", min_count=1) if target is None else shares.isel(target=target)
 
 
+def beginnings(shares: xr.DataArray) -> list[int]:
+    """The places of tokens with which another text begins: that of another stack, or the second of a pair."""
+    groups = shares["token_group"].values
+    segments = shares.coords.get("token_segment", shares["token_special"] * 0).values
+    second = np.flatnonzero(segments == 1)[:1]
+    return sorted({*(np.flatnonzero(groups[1:] != groups[:-1]) + 1).tolist(), *second.tolist()})
+
+
 def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
     """The bias, the sum, the model's own value and how far apart the two are, where shares are meant to add up; what sinks
     and other tokens put in, where there are any. Without a target, of all values together."""
@@ -115,9 +127,15 @@ def sums(explanation: Explanation, target: int | None) -> list[tuple[str, str]]:
     sinks = explanation.sinks
     routed = sum(explanation.accounts[chosen])
     total, parked = float(shares.sum()) + bias + routed, float(shares[sinks].sum())
-    apart = [("other tokens", f"{total - bias - routed - parked:+.4f}"), (f"{SINK}s", f"{parked:+.4f}")]
+    others = [("other tokens", total - bias - routed - parked)] if sinks else []
+    kept = np.delete(shares, sinks)
+    segments = explanation.shares.coords.get("token_segment")
+    if segments is not None:
+        of = np.delete(segments.values, sinks)
+        others = [(name, float(kept[of == text].sum())) for text, name in SEGMENTS.items()]
+    apart = [*others, *([(f"{SINK}s", parked)] if sinks else [])]
     return [
-        *(apart if sinks else []),
+        *((name, f"{share:+.4f}") for name, share in apart),
         *([(f"{LOOKING} (what stays with attention weights)", f"{routed:+.4f}")] if explanation.counts_weights else []),
         ("bias", f"{bias:+.4f}"),
         ("sum", f"{total:+.4f}"),

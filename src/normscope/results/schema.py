@@ -56,7 +56,10 @@ _SCOPES = ("scope", "head_scope", "projection_scope", "checked_scope", "componen
 TOKENS: Variables = {
     f"{dimension}{name}": dimension
     for dimension in ("query", "key")
-    for name in ("", "_token", "_special", "_word", "_word_text", "_row", "_column", "_time", "_group", "_output_token")
+    for name in (
+        *("", "_token", "_special", "_word", "_word_text", "_segment"),
+        *("_row", "_column", "_time", "_group", "_output_token"),
+    )
 }
 """What is known of the tokens along both axes."""
 
@@ -161,6 +164,8 @@ def token_coordinates(
         f"{dimension}_word": along(word_ids, np.int64),
         f"{dimension}_word_text": along([word for s in sequences for word in s.words], object),
     }
+    if all(s.segments is not None for s in sequences):
+        coordinates[f"{dimension}_segment"] = along([text for s in sequences for text in s.segments or []], np.int64)
     if all(s.grid is not None for s in sequences):
         grid = np.array([place for s in sequences for place in s.grid or []])
         coordinates |= {f"{dimension}_row": along(grid[:, 0]), f"{dimension}_column": along(grid[:, 1])}

@@ -84,6 +84,8 @@ def assert_family(
     7. Padding: a padded sequence of a batch gives what it gives alone.
     8. Model restored: hooks, training flags, attention implementation and outputs are as before.
 
+    Of a family with stages, each of them is checked.
+
     Args:
         family: the description under test.
         model: a tiny random model.
@@ -112,8 +114,12 @@ def check_family(
     family: Family, model: PreTrainedModel, inputs: Mapping[str, Tensor] | None = None, *, tolerance: float = 1e-5
 ) -> Figures:
     """`assert_family`, with the largest errors that it found."""
-    figures = Figures()
     check_whole(type(model).__name__)
+    if family.pyramid is not None and family.stage is None:
+        stages = [family.at_stage(model.config, stage.number) for stage in family.pyramid(model.config)]
+        found = [check_family(stage, model, inputs, tolerance=tolerance) for stage in stages]
+        return Figures(max(each.completeness for each in found), max(each.oracle for each in found))
+    figures = Figures()
     family = family_in(model, family)
     inputs = dict(random_inputs(family, model) if inputs is None else inputs)
     before = state_of(model)

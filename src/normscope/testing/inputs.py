@@ -66,7 +66,10 @@ def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrai
         return inputs["attention_mask"].sum(-1).tolist()
     count = len(next(iter(inputs.values())))
     items = [{name: tensor[place] for name, tensor in inputs.items()} for place in range(count)]
-    sequences, _ = (images.read_images if family.reads == "image" else read_audio)(items, model, None)
+    if family.reads == "image":
+        sequences, _ = images.read_images(items, model, None, family.stage)
+    else:
+        sequences, _ = read_audio(items, model, None)
     return [len(sequence) for sequence in sequences]
 
 

@@ -81,6 +81,9 @@ _TWO_KINDS = {"layer_types": ["linear_attention", "full_attention"]}
 """A layer of each kind, which a default configuration has in a stack of more than two layers only."""
 _DELTA_RULE = {**_TWO_KINDS, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 
+_PYRAMID = {"image_size": 16, "patch_size": 2, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 2}
+"""Two stages, with windows that are shifted in the second block of each."""
+
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
 _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0}}
@@ -134,6 +137,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
+    **dict.fromkeys(("swin", "swinv2", "donut-swin"), _PYRAMID),
     "xmod": {"default_language": "en_XX"},
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
+import torch
 from support.rule_model import WORDS, rule_analyzer, tokenizer
 
 import normscope as ns
@@ -16,6 +17,7 @@ from normscope.cli import main
 from normscope.corpora import Corpus, CorpusError, Problems
 from normscope.experiments import ModelFacts, experiment
 from normscope.experiments.faithfulness.evidence import BLIMP, published_notes, published_rank, scores
+from normscope.options import Objective
 from normscope.runs import run
 from normscope.runs.spool import from_json, to_json
 
@@ -60,6 +62,62 @@ def test_methods_that_know_the_logit_find_the_word_that_decides(analyzer: ns.Ana
     (lost,) = table(differences, set="first", question="contrastive", method="random", measure="reciprocal_rank")
     assert lost["difference"] == pytest.approx(chance["mean"] - 1)  # type: ignore[operator]
     assert any("GPT-2 small" in note for note in found.manifest["experiments"]["evidence"]["notes"])
+
+
+def test_objectives_are_those_of_an_explanation_and_sinks_are_left_out_of_a_second_ranking(
+    analyzer: ns.Analyzer, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def first(received: list[torch.Tensor], *, causal: bool) -> torch.Tensor:  # this model attends to all alike
+        return torch.arange(len(received[0])) == 0 if causal else torch.zeros(len(received[0]), dtype=torch.bool)
+
+    monkeypatch.setattr("normscope.explain.weightings.sinks_of_layers", first)
+    objectives = ("contrastive", "centred", "runner-up")
+    options = {"methods": ("pull-back", "random"), "objectives": objectives, "without_sinks": True}
+    found = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options={"evidence": options})
+    rows = found.tables["evidence-rows"].to_pylist()
+    assert {row["question"] for row in rows} == set(objectives)
+    assert len(table(rows, method="pull-back", measure="reciprocal_rank")) == 3 * 2 * len(ROWS)
+    (item,) = Corpus(str(folder / "first.csv"), format="evidence", limit=1).items(tokenizer(), Problems())
+    assert item.evidence is not None
+    ids: Any = {"input_ids": torch.tensor([item.sequence.features["input_ids"]])}
+    names: dict[str, Objective] = {"centred": "centred", "runner-up": "contrast"}
+    for question, objective in names.items():
+        shares = analyzer.explain(ids, target=item.evidence.good, objective=objective).shares.values[0]
+        evidence = np.isin(np.arange(len(shares)), item.evidence.places)
+        (own,) = table(rows, question=question, method="pull-back", measure="mass", sequence=0)
+        assert own["value"] == pytest.approx(scores(shares, evidence)[1], abs=1e-5)
+    without = table(rows, method="pull-back", measure="mass_without_sinks", question="centred")
+    for row in without:
+        (item,) = (each for each in _items(folder) if each.number == row["sequence"])
+        assert item.evidence is not None
+        ids = {"input_ids": torch.tensor([item.sequence.features["input_ids"]])}
+        shares = analyzer.explain(ids, target=item.evidence.good, objective="centred").shares.values[0]
+        kept = np.arange(1, len(item.sequence))
+        evidence = np.isin(kept, item.evidence.places)
+        assert row["value"] == pytest.approx(scores(shares[kept], evidence)[1], abs=1e-5)
+    assert {row["sequence"] for row in without} == set(range(2 * len(ROWS))) - {2, 3}  # whose evidence comes first
+
+
+def _items(folder: Path) -> list[Any]:
+    return list(Corpus(str(folder), format="evidence").items(tokenizer(), Problems()))
+
+
+def test_the_mean_of_sets_has_an_interval_and_a_difference_over_the_rows_of_every_set(
+    analyzer: ns.Analyzer, folder: Path
+) -> None:
+    options = {"evidence": {"methods": ("pull-back", "random", "gradient-x-input")}}
+    found = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options=options)
+    asked: dict[str, object] = {"question": "contrastive", "measure": "reciprocal_rank", "method": "random"}
+    rows = found.tables["evidence"].to_pylist()
+    mean: Any = table(rows, set="mean of sets", **asked)[0]
+    sets: list[Any] = [table(rows, set=name, **asked)[0] for name in ("first", "second")]
+    assert mean["mean"] == pytest.approx(np.mean([each["mean"] for each in sets]))  # type: ignore[arg-type]
+    width = [float(each["high"]) - float(each["low"]) for each in sets]  # type: ignore[arg-type]
+    assert 0 < mean["high"] - mean["low"] < max(width)
+    (fall,) = cast("list[Any]", table(found.tables["evidence-differences"].to_pylist(), set="mean of sets", **asked))
+    (best,) = cast("list[Any]", table(rows, set="mean of sets", **(asked | {"method": "pull-back"})))
+    assert fall["difference"] == pytest.approx(mean["mean"] - best["mean"])
+    assert fall["low"] <= fall["difference"] <= fall["high"] and fall["sequences"] == 2 * len(ROWS)
 
 
 def test_a_run_says_its_cost_and_resumes_to_the_same_tables(
@@ -130,6 +188,12 @@ def test_bad_questions_are_refused_before_any_work(
         experiment("evidence", {"methods": ("integrated-gradients:steps=few",)})
     with pytest.raises(ns.InputError, match="signed"):
         experiment("evidence", {"order": "up"})
+    with pytest.raises(ns.InputError, match="contrastive, plain"):
+        experiment("evidence", {"objectives": ("best",)})
+    with pytest.raises(ns.InputError, match="named once"):
+        experiment("evidence", {"objectives": ("plain", "plain")})
+    with pytest.raises(ns.InputError, match="at least one objective"):
+        experiment("evidence", {"objectives": ()})
     out = tmp_path / "nothing"
     with pytest.raises(SystemExit) as ended:
         main(["run", "evidence", "--corpus", str(folder), "--format", "evidence", "--out", str(out)])

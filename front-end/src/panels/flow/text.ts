@@ -7,7 +7,7 @@ import { picture } from "../../draw/picture";
 import * as format from "../../model/format";
 import type { TokenTable } from "../../model/payload";
 import type { Store } from "../../model/store";
-import { holdsSink, label, unitsOf } from "../../model/tokens";
+import { holdsSink, label, secondText, unitsOf } from "../../model/tokens";
 import { Panel } from "../panel";
 
 const SIZE = 300;
@@ -57,7 +57,7 @@ export class AttributionText extends Panel<FlowView> {
     else this.box.replaceChildren(...stacks.flatMap((shown) => this.tokens(view, shown, limit, stacks.length > 1)));
   }
 
-  private tokens({ state, dark }: FlowView, shown: Shown, limit: number, named: boolean): HTMLElement[] {
+  private tokens({ state, dark }: FlowView, shown: Shown, limit: number, named: boolean): (HTMLElement | "")[] {
     const { table, values, part } = shown;
     const units = unitsOf(table, { kind: state.units, special: true });
     const colours = signs(limit, dark);
@@ -92,8 +92,18 @@ export class AttributionText extends Panel<FlowView> {
       button.style.color = sink ? "" : inkOn(background);
       return button;
     });
-    const group = h("div", { class: "tokens attributed" }, ...buttons);
-    return named ? [h("span", { class: "group hint" }, shown.name), group] : [group];
+    const second = units.of[secondText(table)] ?? -1;
+    const texts: [string, HTMLElement[]][] =
+      second < 0
+        ? [[named ? shown.name : "", buttons]]
+        : [
+            ["first text", buttons.slice(0, second)],
+            ["second text", buttons.slice(second)],
+          ];
+    return texts.flatMap(([name, own]) => [
+      name && h("span", { class: "group hint" }, name),
+      h("div", { class: "tokens attributed" }, ...own),
+    ]);
   }
 
   private drawImage({ explanation, stack, flow, dark, node }: FlowView, limit: number): void {

@@ -3,8 +3,14 @@ import { bdi, h } from "../../draw/dom";
 import type { FlowView } from "../../draw/flowview";
 import type { Explanation } from "../../model/explanation";
 import * as format from "../../model/format";
-import { cut, holdsSink, phrase } from "../../model/tokens";
+import { cut, holdsSink, phrase, secondText } from "../../model/tokens";
 import { Panel } from "../panel";
+
+const TEXTS: [string, number][] = [
+  ["first text", 0],
+  ["second text", 1],
+  ["special tokens", -1],
+];
 
 export class Total extends Panel<FlowView> {
   readonly element: HTMLElement;
@@ -31,9 +37,13 @@ export class Total extends Panel<FlowView> {
     const known = own!.map((value) => (Number.isNaN(value) ? 0 : value));
     const sunk = known.filter((_, token) => holdsSink(tokens, [token]));
     const rest = known.filter((_, token) => !holdsSink(tokens, [token]));
-    const parts: [string, Float32Array][] = [
-      [`${sunk.length > 0 ? "other" : "all"} ${source ? "target " : ""}tokens`, rest],
-    ];
+    const parts: [string, Float32Array][] =
+      secondText(tokens) < 0
+        ? [[`${sunk.length > 0 ? "other" : "all"} ${source ? "target " : ""}tokens`, rest]]
+        : TEXTS.map(([name, segment]) => [
+            name,
+            known.filter((_, token) => tokens.segment![token] === segment && !holdsSink(tokens, [token])),
+          ]);
     if (source) parts.push(["source tokens", source]);
     if (sunk.length > 0) parts.push(["attention sinks", sunk]);
     this.title.replaceChildren("Sum of the contributions to ", bdi(cut(phrase(target.name), 40), { class: "token" }));

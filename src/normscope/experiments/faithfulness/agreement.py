@@ -87,9 +87,10 @@ class Agreement(declared.Agreement, MethodTrial):
         refused: dict[str, str] = {}
         strict = ALL not in self.methods
         if self.level != "layers":
-            shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=strict)
+            found = shares_by(analyzer, case.sequence, case.question, self.names, strict=strict)
             places = list(case.candidates)
-            compared = {name: values[0, places][None, None] for name, values in shares.items()}
+            compared = {name: values[0, places][None, None] for name, values in found.values.items()}
+            refused |= found.refused
             rows += _pairs(compared, item.number, [PREDICTION])
         if self.level != "prediction":
             maps = self._maps(analyzer, item, refused, strict=strict)

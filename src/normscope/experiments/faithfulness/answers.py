@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, cast
 
 import numpy as np
 import pyarrow as pa
+import torch
 from jaxtyping import Float, Int
 from matplotlib.figure import Figure
 
@@ -29,6 +30,7 @@ from normscope.experiments.faithfulness.base import (
     MethodTrial,
     named_method,
     notes_of,
+    pull_back_rules,
     shares_by,
     unavailable,
 )
@@ -38,7 +40,8 @@ from normscope.experiments.tables import Row
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LogitQuestion, Wanted
 from normscope.explain.spans import pull_back_spans
-from normscope.options import Objective
+from normscope.explain.weightings import can_share, shares_by_weights
+from normscope.options import Objective, Weights
 from normscope.results.spans import Rank
 
 if TYPE_CHECKING:
@@ -122,16 +125,46 @@ class Answers(declared.Answers, MethodTrial):
 
     def _shares(self, analyzer: Analyzer, case: AskedModel) -> tuple[Shares, dict[str, str]]:
         """What every token puts into the answer, by method; and why methods are unavailable."""
-        shares: Shares = {}
-        names = [name for name in self.names if name != PULL_BACK]
-        every = [list(range(len(case.part)))]
-        for objective in self._asked if PULL_BACK in self.names else ():
-            pulled = pull_back_spans(analyzer, case.sequence, case.outputs, every, objective, PullRequest())
-            shares[f"{PULL_BACK} {objective}"] = pulled.shares[0].double().cpu().numpy()
+        rules = pull_back_rules(self.names)
+        names = [name for name in self.names if name not in rules]
+        shares, refused = self._pulled(analyzer, case, rules)
         first = self._asked[0]
         wanted = [(each.row, Wanted(each.label, objective=first)) for each in case.outputs]
-        others, refused = shares_by(analyzer, case.sequence, LogitQuestion(analyzer, wanted), names, strict=False)
-        return shares | {name: np.nan_to_num(values).sum(0) for name, values in others.items()}, refused
+        others = shares_by(analyzer, case.sequence, LogitQuestion(analyzer, wanted), names, strict=False)
+        summed = {name: np.nan_to_num(values).sum(0) for name, values in others.values.items()}
+        return shares | summed, refused | others.refused
+
+    def _pulled(
+        self, analyzer: Analyzer, case: AskedModel, rules: Mapping[str, Weights]
+    ) -> tuple[Shares, dict[str, str]]:
+        """Pull-backs by every rule and of every objective; unless the text is long, one pass serves all."""
+        if not rules:
+            return {}, {}
+        if not can_share(analyzer, case.sequence, PullRequest()):
+            return self._streamed(analyzer, case, rules), {}
+        wanted = [
+            (each.row, Wanted(each.label, objective=objective)) for objective in self._asked for each in case.outputs
+        ]
+        sums = torch.eye(len(self._asked)).repeat_interleave(len(case.outputs), dim=1)
+        question, several = LogitQuestion(analyzer, wanted), list(dict.fromkeys(rules.values()))
+        pulled = shares_by_weights(analyzer, case.sequence, question, PullRequest(), several, sums)
+        shares = {
+            f"{name} {objective}": pulled.shares[rule][place].double().cpu().numpy()
+            for name, rule in rules.items()
+            if rule in pulled.shares
+            for place, objective in enumerate(self._asked)
+        }
+        return shares, {name: str(pulled.refused[rule]) for name, rule in rules.items() if rule in pulled.refused}
+
+    def _streamed(self, analyzer: Analyzer, case: AskedModel, rules: Mapping[str, Weights]) -> Shares:
+        shares: Shares = {}
+        every = [list(range(len(case.part)))]
+        for name, rule in rules.items():
+            for objective in self._asked:
+                request = PullRequest(weights=rule)
+                pulled = pull_back_spans(analyzer, case.sequence, case.outputs, every, objective, request)
+                shares[f"{name} {objective}"] = pulled.shares[0].double().cpu().numpy()
+        return shares
 
     @property
     def _asked(self) -> tuple[Objective, ...]:

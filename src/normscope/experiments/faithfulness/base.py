@@ -8,15 +8,15 @@ model predicts after a random position; the last state itself where a model has 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
 from normscope.corpora.item import Item
-from normscope.errors import HeadError, InputError, UnsupportedArchitectureError, listing
+from normscope.errors import HeadError, InputError, NormscopeError, UnsupportedArchitectureError, listing
 from normscope.experiments import declared, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
 from normscope.experiments.partial import Partial, Rows
@@ -24,8 +24,11 @@ from normscope.experiments.tables import Row, Table
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import DirectionQuestion, LogitQuestion, Question, Wanted
 from normscope.explain.task import Asked
+from normscope.explain.weightings import can_share, shares_by_weights
 from normscope.families.heads import head_of, is_bare
 from normscope.inputs import TokenSequence
+from normscope.methods.declared import PullBack
+from normscope.options import Weights, weights_of
 from normscope.results.explanation import Explanation
 
 if TYPE_CHECKING:
@@ -188,25 +191,77 @@ def _masked(sequence: TokenSequence, position: int, mask: int, token: str) -> To
     return replace(sequence, features={**sequence.features, "input_ids": ids}, tokens=tokens)
 
 
+@dataclass
+class MethodShares:
+    """`[target, token]` by method, NaN where it has no value; why methods are unavailable; and which tokens are attention
+    sinks, where a pull-back says so."""
+
+    values: dict[str, np.ndarray] = field(default_factory=dict[str, np.ndarray])
+    refused: dict[str, str] = field(default_factory=dict[str, str])
+    sinks: np.ndarray | None = None
+
+    def refuse(self, name: str, error: NormscopeError, *, strict: bool) -> None:
+        if strict:
+            raise error
+        self.refused[name] = str(error)
+
+
 def shares_by(
     analyzer: Analyzer, sequence: TokenSequence, question: Question, names: Sequence[str], *, strict: bool
-) -> tuple[dict[str, np.ndarray], dict[str, str]]:
-    """`[target, token]` by method, NaN where it has no value; and why methods are unavailable, unless `strict`."""
+) -> MethodShares:
+    """What every method says of one input; `strict`: raise if one is unavailable. Pull-backs share one pass forwards."""
     from normscope.methods import attribution  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
-    shares: dict[str, np.ndarray] = {}
-    refused: dict[str, str] = {}
-    for name in names:
-        method = attribution(named_method(name))
+    methods = {name: attribution(named_method(name)) for name in names}
+    found = MethodShares()
+    rules = pull_back_rules(names)
+    if rules and can_share(analyzer, sequence, PullRequest()):
+        _share_pass(analyzer, sequence, question, rules, found, strict=strict)
+    for name, method in methods.items():
+        if name in found.values or name in found.refused:
+            continue
         try:
             tree = method.explain(Asked(analyzer, sequence, question, PullRequest()))
         except (UnsupportedArchitectureError, InputError) as error:
-            if strict:
-                raise
-            refused[name] = str(error)
+            found.refuse(name, error, strict=strict)
         else:
-            shares[name] = Explanation.from_tree(tree).shares.values.astype(np.float64)
-    return shares, refused
+            found.values[name] = Explanation.from_tree(tree).shares.values.astype(np.float64)
+    found.values = {name: found.values[name] for name in names if name in found.values}
+    return found
+
+
+def pull_back_rules(names: Sequence[str]) -> dict[str, Weights]:
+    """The methods that are pull-backs, with their rules for attention weights."""
+    rules: dict[str, Weights] = {}
+    for name in names:
+        method = named_method(name)
+        if isinstance(method, PullBack):
+            rules[name] = weights_of(method.weights or PullRequest().weights)
+    return rules
+
+
+def _share_pass(
+    analyzer: Analyzer,
+    sequence: TokenSequence,
+    question: Question,
+    rules: Mapping[str, Weights],
+    found: MethodShares,
+    *,
+    strict: bool,
+) -> None:
+    """Pull-backs that differ only in the rule for attention weights."""
+    try:
+        pulled = shares_by_weights(analyzer, sequence, question, PullRequest(), list(dict.fromkeys(rules.values())))
+    except (UnsupportedArchitectureError, InputError) as error:
+        for name in rules:
+            found.refuse(name, error, strict=strict)
+        return
+    found.sinks = pulled.sinks.numpy()
+    for name, rule in rules.items():
+        if rule in pulled.refused:
+            found.refuse(name, pulled.refused[rule], strict=strict)
+        else:
+            found.values[name] = pulled.shares[rule].double().cpu().numpy()
 
 
 def unavailable(refused: dict[str, str]) -> Partial:

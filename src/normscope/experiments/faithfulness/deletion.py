@@ -107,7 +107,7 @@ class Deletion(declared.Deletion, MethodTrial):
         case = case_of(analyzer, item, seed)
         if len(case.candidates) < _FEWEST:
             return Partial()
-        shares, refused = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)
+        found = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)
         probabilities = Probabilities(analyzer, case)
         rows: list[Row] = []
         grid = np.full((len(self.removals), len(self.names), 2, len(_GRID)), np.nan)
@@ -117,9 +117,9 @@ class Deletion(declared.Deletion, MethodTrial):
             value = bind(probabilities.without, removal=removal)
             ends = self._ends(value, case.candidates)
             for m, method in enumerate(self.names):
-                if method not in shares:
+                if method not in found.values:
                     continue
-                order = curves.order_of(shares[method][0], case.candidates)
+                order = curves.order_of(found.values[method][0], case.candidates)
                 most, least = (curves.curve(value, direction, self.steps) for direction in (order, order[::-1]))
                 grid[r, m] = [_on_grid(most), _on_grid(least)]
                 label = {"sequence": item.number, "removal": removal, "method": method}
@@ -129,7 +129,7 @@ class Deletion(declared.Deletion, MethodTrial):
             moments={"curves": Moments.once(grid)},
             rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))},
         )
-        return partial.merge(unavailable(refused))
+        return partial.merge(unavailable(found.refused))
 
     def _ends(self, value: curves.Value, candidates: tuple[int, ...]) -> tuple[float, float]:
         """The smallest and the largest area over the curve, where every token is a step and a search is requested."""

@@ -1,28 +1,33 @@
 """evidence: does a method find the words that a model's choice between two words must rest on?
 
 A row has a text, a good and a bad continuation, and the words of the text that decide between them. A method ranks the
-tokens by what they put into the logit of the good word, alone (plain) or against that of the bad one (contrastive).
+tokens by what they put into the logit of the good word: alone (plain), against that of the bad one (contrastive), or
+compared with the other words of the vocabulary as `Analyzer.explain` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial as bind
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
+from jaxtyping import Bool
 from matplotlib.figure import Figure
 from scipy import stats
 
 from normscope.corpora.item import Item
+from normscope.corpora.record import EvidenceTokens
+from normscope.errors import InputError, listing
 from normscope.experiments import declared, statistics, tables
 from normscope.experiments.base import ModelFacts, Outcome, RunFacts, check_choice
 from normscope.experiments.faithfulness.base import (
     ALL,
     CONFIDENCE,
     RESAMPLES,
+    MethodShares,
     MethodTrial,
     notes_of,
     shares_by,
@@ -32,14 +37,25 @@ from normscope.experiments.figures import method_bars
 from normscope.experiments.partial import Partial, Rows
 from normscope.experiments.published import Paper
 from normscope.experiments.tables import Row
+from normscope.explain.pulling import PullRequest
 from normscope.explain.question import LogitQuestion, Wanted
+from normscope.explain.weightings import shares_by_weights
 from normscope.models.source import short_name
+from normscope.options import Objective
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-QUESTIONS = ("contrastive", "plain")
+QUESTIONS: dict[str, Objective] = {
+    "contrastive": "contrast",
+    "plain": "logit",
+    "centred": "centred",
+    "alternatives": "alternatives",
+    "runner-up": "contrast",
+}
+"""The objectives by the names of their questions. A contrastive one sets the bad word against the good one."""
 MEASURES = ("reciprocal_rank", "mass")
+WITHOUT_SINKS = "_without_sinks"
 MEAN_OF_SETS = "mean of sets"
 
 IOI = "ioi"
@@ -68,10 +84,13 @@ class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
     tasks: ClassVar[tuple[str, ...]] = ("causal-lm",)
     columns: ClassVar[dict[str, str]] = {
         "set": "the file that rows came from, or the mean of the sets' means",
-        "question": "contrastive: the logit of the good word minus that of the bad one; plain: of the good word alone",
+        "question": "contrastive: the logit of the good word minus that of the bad one; plain: of the good word alone; "
+        "centred, alternatives: minus the mean over all words, or over all others, weighted by their probabilities; "
+        "runner-up: minus that of the most probable other word",
         "method": "name of the method (normscope methods)",
         "measure": "reciprocal_rank: one by the rank of the first evidence token; mass: the evidence's share of all that "
-        "speaks for the value (of all sizes, if the order is absolute)",
+        "speaks for the value (of all sizes, if the order is absolute); ..._without_sinks: the same among tokens that are "
+        "no attention sinks, of rows whose evidence has such",
         "mean": "mean over rows",
         "low": "lower end of the 95 % bootstrap interval over rows",
         "high": "its upper end",
@@ -89,26 +108,49 @@ class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.name, "order", self.order, ("signed", "absolute"))
+        if not self.objectives:
+            raise InputError(f"{self.name}: name at least one objective of {listing(QUESTIONS)}.")
+        for objective in self.objectives:
+            check_choice(self.name, "objectives", objective, tuple(QUESTIONS))
+        if len(set(self.objectives)) < len(self.objectives):
+            raise InputError(f"{self.name}: each objective is named once, not as in {listing(self.objectives)}.")
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         evidence, sequence = item.evidence, item.sequence
         assert evidence is not None
         last = len(sequence) - 1
-        targets = [(last, Wanted(evidence.good, evidence.bad)), (last, Wanted(evidence.good))]
-        questions = LogitQuestion(analyzer, targets)
-        shares, refused = shares_by(analyzer, sequence, questions, self.names, strict=ALL not in self.methods)
-        counted = np.ones(len(sequence), bool) if self.special else ~np.asarray(sequence.special, bool)
-        counted[list(evidence.places)] = True
-        rows = [
-            {"sequence": item.number, "set": evidence.collection, "question": question, "method": method}
-            | {"measure": measure, "value": value}
-            for method, values in shares.items()
-            for question, share in zip(QUESTIONS, values, strict=True)
-            for measure, value in zip(MEASURES, self._scores(share, counted, evidence.places), strict=True)
-        ]
-        return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))}).merge(unavailable(refused))
+        questions = LogitQuestion(analyzer, [(last, _wanted(evidence, name)) for name in self.objectives])
+        strict = ALL not in self.methods
+        shares = shares_by(analyzer, sequence, questions, self.names, strict=strict)
+        rows: list[Row] = []
+        for suffix, counted, places in self._ranked(analyzer, item, questions, shares):
+            for method, values in shares.values.items():
+                for question, share in zip(self.objectives, values, strict=True):
+                    for measure, value in zip(MEASURES, self._scores(share, counted, places), strict=True):
+                        label = {"sequence": item.number, "set": evidence.collection, "question": question}
+                        rows.append(label | {"method": method, "measure": measure + suffix, "value": value})
+        partial = Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))})
+        return partial.merge(unavailable(shares.refused))
 
-    def _scores(self, share: np.ndarray, counted: np.ndarray, places: tuple[int, ...]) -> tuple[float, float]:
+    def _ranked(
+        self, analyzer: Analyzer, item: Item, question: LogitQuestion, shares: MethodShares
+    ) -> Iterator[tuple[str, Bool[np.ndarray, " token"], list[int]]]:
+        """Which tokens are ranked, and which of them are evidence; without sinks there may be none."""
+        assert item.evidence is not None
+        sequence, places = item.sequence, list(item.evidence.places)
+        counted = np.ones(len(sequence), bool) if self.special else ~np.asarray(sequence.special, bool)
+        counted[places] = True
+        yield "", counted, places
+        if not self.without_sinks:
+            return
+        sinks = shares.sinks
+        if sinks is None:  # no pull-back among the methods
+            sinks = shares_by_weights(analyzer, sequence, question, PullRequest(), ["constant"]).sinks.numpy()
+        places = [place for place in places if not sinks[place]]
+        if places:
+            yield WITHOUT_SINKS, counted & ~sinks, places
+
+    def _scores(self, share: np.ndarray, counted: np.ndarray, places: Sequence[int]) -> tuple[float, float]:
         is_evidence = np.zeros(len(share), bool)
         is_evidence[list(places)] = True
         sizes = np.abs(share) if self.order == "absolute" else share
@@ -122,14 +164,16 @@ class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
         interval = bind(statistics.mean_with_interval, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
         groups = statistics.grouped(rows, by)
         records = [self._published(record, facts) for record in statistics.means(groups, by, interval)]
-        records += _means_of_sets(records, facts)
+        over_sets = bind(statistics.mean_of_means, resamples=RESAMPLES, confidence=CONFIDENCE, seed=facts.seed)
+        records += _means_of_sets(groups, facts, over_sets)
         differences = statistics.differences(groups, by, self.reference, interval)
+        differences += _differences_of_sets(groups, self.reference, over_sets)
         results = {
             "evidence": tables.from_records(records, _MEANS),
             "evidence-differences": tables.from_records(differences, _DIFFERENCES),
             "evidence-rows": table,
         }
-        drawn = {f"evidence-{question}": bind(_figure, records, question) for question in QUESTIONS}
+        drawn = {f"evidence-{question}": bind(_figure, records, question) for question in self.objectives}
         return Outcome(results, drawn, [*published_notes(facts.model), *notes_of(partial)])
 
     def _published(self, record: Row, facts: RunFacts) -> Row:
@@ -156,26 +200,63 @@ def scores(shares: np.ndarray, is_evidence: np.ndarray) -> tuple[float, float]:
     return 1 / rank, float(positive[is_evidence].sum() / total) if total > 0 else 0.0
 
 
-def _means_of_sets(records: list[Row], facts: RunFacts) -> list[Row]:
-    """The mean of the sets' means, where there are several: every set counts alike."""
-    collections = sorted({record["set"] for record in records})
-    if len(collections) < 2:
-        return []
-    by_key: dict[tuple[str, str, str], list[Row]] = {}
-    for record in records:
-        by_key.setdefault((record["question"], record["measure"], record["method"]), []).append(record)
-    return [
-        {"set": MEAN_OF_SETS, "question": question, "measure": measure, "method": method}
-        | {"mean": float(np.mean([record["mean"] for record in several]))}
-        | {"low": None, "high": None, "sequences": sum(record["sequences"] for record in several)}
-        | {
-            "published": published_rank(facts.model, collections, question, method)
-            if measure == "reciprocal_rank"
-            else None
-        }
-        for (question, measure, method), several in by_key.items()
-        if len(several) == len(collections)
-    ]
+def _wanted(evidence: EvidenceTokens, question: str) -> Wanted:
+    against = evidence.bad if question == "contrastive" else None
+    return Wanted(evidence.good, against, objective=QUESTIONS[question])
+
+
+_OverSets = Callable[[Sequence[np.ndarray]], tuple[float, float, float]]
+
+
+def _sets_of(
+    groups: Mapping[tuple[object, ...], statistics.Group],
+) -> dict[tuple[object, ...], list[statistics.Group]]:
+    """The groups of all sets, by question and measure; nothing of a single set, whose own mean is known."""
+    found: dict[tuple[object, ...], list[statistics.Group]] = {}
+    for (_, *rest), group in groups.items():
+        found.setdefault(tuple(rest), []).append(group)
+    return {key: several for key, several in found.items() if len({key[0] for key in groups}) > 1}
+
+
+def _means_of_sets(
+    groups: Mapping[tuple[object, ...], statistics.Group], facts: RunFacts, interval: _OverSets
+) -> list[Row]:
+    """The mean of the sets' means: every set counts alike. Its interval is over rows, drawn within each set."""
+    records: list[Row] = []
+    collections = sorted({str(key[0]) for key in groups})
+    for (question, measure), several in _sets_of(groups).items():
+        for method in several[0]:
+            if len(several) < len(collections) or not all(method in group for group in several):
+                continue
+            mean, low, high = interval([np.array(list(group[method].values())) for group in several])
+            known = measure == "reciprocal_rank"
+            records.append(
+                {"set": MEAN_OF_SETS, "question": question, "measure": measure, "method": method, "mean": mean}
+                | {"low": low, "high": high, "sequences": sum(len(group[method]) for group in several)}
+                | {"published": published_rank(facts.model, collections, str(question), method) if known else None}
+            )
+    return records
+
+
+def _differences_of_sets(
+    groups: Mapping[tuple[object, ...], statistics.Group], reference: str, interval: _OverSets
+) -> list[Row]:
+    """The same of the differences from the reference method, row by row."""
+    records: list[Row] = []
+    collections = {key[0] for key in groups}
+    for (question, measure), several in _sets_of(groups).items():
+        for method in several[0]:
+            pairs = [(group.get(method, {}), group.get(reference, {})) for group in several]
+            falls = [np.array([own[place] - base[place] for place in own if place in base]) for own, base in pairs]
+            if method == reference or len(several) < len(collections) or not all(len(each) for each in falls):
+                continue
+            mean, low, high = interval(falls)
+            records.append(
+                {"set": MEAN_OF_SETS, "question": question, "measure": measure, "method": method}
+                | {"reference": reference, "difference": mean, "low": low, "high": high}
+                | {"sequences": sum(map(len, falls))}
+            )
+    return records
 
 
 def _is_gpt2_small(model: ModelFacts) -> bool:
@@ -203,9 +284,5 @@ def published_notes(model: ModelFacts) -> list[str]:
 
 
 def _figure(records: list[Row], question: str) -> Figure:
-    wanted = [
-        record
-        for record in records
-        if record["question"] == question and record["measure"] == "reciprocal_rank" and record["low"] is not None
-    ]
+    wanted = [record for record in records if record["question"] == question and record["measure"] == "reciprocal_rank"]
     return method_bars(wanted, "set", label="mean reciprocal rank", limits=(0.0, 1.0))

@@ -454,6 +454,8 @@ def _dinov2_image(config: Config) -> Head:
 IMAGES: Table = {
     **for_each("IJepa", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
     **for_each("CLIP MetaClip2", _image(_PATCHES, CLASSIFIER)),
+    **for_each("Swin Swinv2", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
+    **for_each("DonutSwin", _image(MeanOfPositions(), CLASSIFIER)),
     **for_each("Siglip Siglip2", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
     **for_each("Beit Data2VecVision", {"ForImageClassification": _beit_image}),
     **for_each("Dinov2 Dinov2WithRegisters", {"ForImageClassification": _dinov2_image}),

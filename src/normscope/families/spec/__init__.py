@@ -28,6 +28,7 @@ from normscope.families.spec.blocks import (
     ScalePart,
     Seams,
     Stack,
+    Stage,
     StretchPart,
     Topology,
 )
@@ -166,6 +167,7 @@ __all__ = [
     "SideBySide",
     "SplitHeads",
     "Stack",
+    "Stage",
     "StretchPart",
     "Topology",
     "TransposedExpertsPart",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar, final
 
-from normscope.errors import UnsupportedArchitectureError, listing
+from normscope.errors import SelectionError, UnsupportedArchitectureError, listing
 from normscope.families.spec.components import (
     AttentionPart,
     BesideAttention,
@@ -294,6 +294,8 @@ class Stack:
     The topology is one for all, or what a function makes of the configuration: one for all, or one for every layer. The
     layers of a stack may have different parts, but have the same components, since they have the same scopes.
     `between` is the path, below the bare model, of a module that lies between two of the blocks, if there is one.
+    `windows` is the path, below the block, of a module that is called with windows of the tokens instead of all of them,
+    each as a sequence of its own: attention then looks at the tokens of its own window.
     """
 
     blocks: str
@@ -302,6 +304,7 @@ class Stack:
     depth: Callable[[Config], int] = hidden_layers
     between: str | None = None
     seams: Seams | None = None
+    windows: str | None = None
 
     def topologies(self, config: Config) -> tuple[Topology, ...]:
         """The topology of every layer of a model."""
@@ -344,11 +347,29 @@ class _WithoutCross:
 
 @final
 @dataclass(frozen=True)
+class Stage:
+    """A stage of a pyramid: its `number` (from 1) of `count`, its blocks, and how many pixels its tokens are high and wide.
+
+    Between two stages tokens are merged, so that each stage has tokens of its own.
+    """
+
+    number: int
+    count: int
+    stack: Stack
+    pixels: int
+
+    def __str__(self) -> str:
+        return f"stage {self.number} of {self.count}"
+
+
+@final
+@dataclass(frozen=True)
 class Family:
     """An architecture: the stack that is analysed, the encoder that it looks at (if any), and its limits.
 
     `reads` is what the model takes in: `"text"`, `"image"` or `"audio"`. Sequences run `alone` if padding would
-    change what a model gives for them.
+    change what a model gives for them. A `pyramid` has the stages of a model whose tokens are merged from stage to stage;
+    one `stage` is analysed at a time, the last one by default, and its stack is the family's.
 
     Examples:
         >>> import normscope as ns
@@ -364,6 +385,25 @@ class Family:
     longest: Callable[[Config], int | None] = positions_from_zero
     reads: str = "text"
     alone: bool = False
+    pyramid: Callable[[Config], Sequence[Stage]] | None = None
+    stage: Stage | None = None
+
+    def at_stage(self, config: Config, number: int | None = None) -> Family:
+        """The family with one stage of its pyramid (from 1; default the last) as what is analysed.
+
+        Examples:
+            >>> from transformers import SwinConfig
+            >>> stage = ns.supported_models()["swin"].at_stage(SwinConfig(), 3).stage
+            >>> str(stage), stage.pixels
+            ('stage 3 of 4', 16)
+        """
+        if self.pyramid is None:
+            raise SelectionError(f"A model of the family {self.name!r} has no stages: leave out stage (--stage).")
+        stages = self.pyramid(config)
+        if number is not None and not 1 <= number <= len(stages):
+            raise SelectionError(f"There is no stage {number}: the model has stages 1 to {len(stages)}.")
+        stage = stages[-1 if number is None else number - 1]
+        return replace(self, stack=stage.stack, stage=stage)
 
     def __repr__(self) -> str:
         return f"Family({self.name!r}, for {listing(self.model_types)})"

@@ -29,13 +29,15 @@ from normscope.estimate import request as planned
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
 from normscope.explain.cutting import EdgeCuts
-from normscope.explain.parse import checked, read_question
+from normscope.explain.parse import read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
+from normscope.explain.wanted import checked, checked_each
+from normscope.families.heads import labels_of
 from normscope.families.spec import Stack
-from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
+from normscope.inputs import AnyInput, DecoderText, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -66,6 +68,7 @@ from normscope.request import (
     EstimateRequest,
     ExplainOptions,
     ExplainRequest,
+    Messages,
     MixingOptions,
     MixingRequest,
     SimilarityOptions,
@@ -225,25 +228,34 @@ class Analyzer(Model):
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
     @overload
-    def analyze(self, inputs: Text, **options: Unpack[AnalysisOptions]) -> Analysis: ...
+    def analyze(self, inputs: Text | Messages, **options: Unpack[AnalysisOptions]) -> Analysis: ...
     @overload
     def analyze(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[AnalysisOptions]
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[AnalysisOptions],
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[AnalysisOptions],
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
-            inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
+            inputs: a text, a pair of texts, the messages of a chat (a list of dictionaries with a `role` and a `content`,
+                laid out by the chat template), a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
                 each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
                 model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
@@ -326,20 +338,28 @@ class Analyzer(Model):
         return [results.analysis(item, facts) for item in measured]
 
     @overload
-    def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
+    def mixing_ratios(self, inputs: Text | Messages, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
     @overload
     def mixing_ratios(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[MixingOptions]
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[MixingOptions],
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[MixingOptions],
     ) -> xr.DataArray | list[xr.DataArray]:
         """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
 
@@ -363,26 +383,36 @@ class Analyzer(Model):
         return ratios[0] if single else ratios
 
     @overload
-    def explain(self, inputs: Text, **options: Unpack[ExplainOptions]) -> Explanation: ...
+    def explain(self, inputs: Text | Messages, **options: Unpack[ExplainOptions]) -> Explanation: ...
     @overload
     def explain(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[ExplainOptions]
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[ExplainOptions],
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[ExplainOptions],
     ) -> Explanation | list[Explanation]:
         """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
 
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself, short ones computed together.
             pretokenized: the inputs are lists of words.
+
+        Of a list, `target`, `against`, `at` and `decoder_text` are for all, or lists with one for each input.
 
         Keyword Args:
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
@@ -428,6 +458,9 @@ class Analyzer(Model):
             ((7,), (7, 7))
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
+            >>> both = analyzer.explain(["The opera singer sang.", "It rained."], direction="state", at=["singer", -1])
+            >>> [each.top(1)["token"].item() for each in both]
+            ['singer', '.']
         """
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
@@ -443,12 +476,23 @@ class Analyzer(Model):
                 f"'pull-back' or 'decompx'."
             )
         target, decoder_text = self._target_and_text(asked)
-        said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
-        wanted = checked(*said, asked.objective)
+        said: dict[str, object] = {
+            "target": target,
+            "against": asked.against,
+            "at": asked.at,
+            "continue_for": asked.continue_for,
+            "direction": asked.direction,
+            "decoder_text": decoder_text,
+        }
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
+        if single:
+            wanted = [checked(**said, objective=asked.objective)]
+        else:
+            tokens = asked.direction is None and labels_of(self.module) is None
+            wanted = checked_each(len(sequences), tokens=tokens, objective=asked.objective, said=said)
         how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
         request = PullRequest(*how, weights=weights_of(asked.weights))
-        all_asked = [self._asked(item, wanted, request) for item in sequences]
+        all_asked = [self._asked(*each, request) for each in zip(sequences, wanted, strict=True)]
         trees = method.explain_all(all_asked)
         made = [Explanation.from_tree(tree) for tree in trees]
         for explanation, each in zip(made, all_asked, strict=True):
@@ -657,7 +701,7 @@ class Analyzer(Model):
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
+        inputs: AnyInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -700,7 +744,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
+        inputs: AnyInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -769,7 +813,10 @@ class Analyzer(Model):
 
     @renamed_keywords(target="decoder_text")
     def traces(
-        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+        self,
+        inputs: AnyInput,
+        *,
+        decoder_text: DecoderText | None = None,
     ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 

@@ -132,6 +132,10 @@ def also_spelled(**spellings: str) -> Callable[[_Function], _Function]:
 # values and fractions are no whole numbers.
 
 
+MOST_DIGITS = 18
+"""A text of more digits is taken for no number."""
+
+
 def is_whole(value: object) -> bool:
     """Whether a value is one whole number."""
     try:

@@ -123,8 +123,7 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
                     partial = experiment.observe(observation, plan.model)
                     partials[experiment.name] = partials[experiment.name].merge(partial)
     for trial in [experiment for experiment in plan.experiments if isinstance(experiment, Trial)]:
-        for item in items:
-            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.settings.seed))
+        partials[trial.name] = trial.examine_all(analyzer, items, plan.settings.seed)
     return partials
 
 

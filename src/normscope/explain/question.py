@@ -112,6 +112,15 @@ class LogitQuestion(Question):
     def answers(self, logits: Float[Tensor, "row label"]) -> list[Answer]:
         return [_answer(self.model, row, wanted, logits) for row, wanted in self.rows]
 
+    def check_labels(self) -> None:
+        """Raise for a label that the model does not have, before it is run."""
+        names = labels_of(self.model.module)
+        count = self.model.config.get_text_config().vocab_size if names is None else len(names)
+        for _, wanted in self.rows:
+            for label in (wanted.target, wanted.against):
+                if label is not None:
+                    _label(self.model, label, count)
+
 
 @dataclass(frozen=True)
 class DirectionQuestion(Question):

@@ -20,6 +20,7 @@ from normscope.errors import HeadError, InputError, NormscopeError
 from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
+from normscope.inputs.chat import Chat
 from normscope.inputs.text import encodable
 from normscope.methods import available_methods
 from normscope.results.schema import NORMS
@@ -39,7 +40,7 @@ class Order:
     """One analysis of a request: what the model reads, what its decoder reads (if it has one), and the method."""
 
     analyzer: Analyzer
-    inputs: str | tuple[str, str] | Image.Image
+    inputs: str | tuple[str, str] | Image.Image | Chat
     decoder_text: str | None = None
     method: str = NORMS
 

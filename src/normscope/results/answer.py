@@ -16,14 +16,14 @@ import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
-from normscope.inputs.units import units_of
+from normscope.inputs.units import span_of_tokens, units_of
 from normscope.options import UNITS, Unit, also_spelled, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_numbers import AnswerNumbers
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.base import Result
 from normscope.results.reasoning import handed_on
-from normscope.results.spans import Rank, Span, Spans, span_of_tokens
+from normscope.results.spans import Rank, Span, Spans
 from normscope.results.views import view
 
 if TYPE_CHECKING:

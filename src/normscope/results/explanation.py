@@ -24,6 +24,7 @@ from normscope.results import words as units
 from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
+from normscope.results.turns import with_turns
 from normscope.results.verification import Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
@@ -307,6 +308,20 @@ class Explanation(StackResult):
         ]
 
     @property
+    def target_probabilities(self) -> list[float]:
+        """The model's own probability of what each value explains (of a contrast, of the first label).
+
+        Not a number where labels have none, and in results of earlier versions.
+
+        Examples:
+            >>> explanation.target_probabilities  # a bare model predicts nothing
+            [nan]
+        """
+        if names.TARGET_PROBABILITY not in self._dataset:
+            return [float("nan")] * len(self.targets)
+        return [float(value) for value in self._dataset[names.TARGET_PROBABILITY].values]
+
+    @property
     def sinks(self) -> list[int]:
         """Places in `tokens` of attention sinks, which get much of the attention whatever they say; none where not known.
 
@@ -428,6 +443,19 @@ class Explanation(StackResult):
         encoder = None if self._encoder is None else Explanation(_by_sentence(self._encoder.dataset))
         return Explanation(_by_sentence(self._dataset), encoder)
 
+    def turns(self) -> Explanation:
+        """The same with the turns of a chat for tokens, summed as for words; what the template adds is one unit more.
+
+        Attention sinks stay separate. For an explanation of the messages of a chat.
+
+        Examples:
+            >>> explanation.turns()
+            Traceback (most recent call last):
+            normscope.errors.InputError: There are no turns here: the input was no chat. ...
+        """
+        encoder = None if self._encoder is None else Explanation(_by_turn(self._encoder.dataset))
+        return Explanation(_by_turn(self._dataset), encoder)
+
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def plot(self, **options: object) -> Figure:
@@ -536,6 +564,10 @@ def _by_word(dataset: xr.Dataset, unit: str = "word") -> xr.Dataset:
     """The dataset with words for tokens, in which all sums stay what they are."""
     without_norms = dataset.drop_vars(names.STATE_NORM, errors="ignore")
     return units.by_word(without_norms, keys="sum", queries="sum", alone="sum", unit=unit)
+
+
+def _by_turn(dataset: xr.Dataset) -> xr.Dataset:
+    return _by_word(with_turns(dataset, names.SINK), "turn")
 
 
 def _by_sentence(dataset: xr.Dataset) -> xr.Dataset:

@@ -10,9 +10,8 @@ import numpy as np
 import xarray as xr
 
 from normscope.inputs import NO_WORD
-from normscope.inputs.units import units_of
+from normscope.inputs.units import NO_SPAN, span_of_tokens, units_of
 from normscope.results.explanation_schema import SINK
-from normscope.results.spans import NO_SPAN, span_of_tokens
 from normscope.results.tokens import LINE_BREAK, pieces
 
 

@@ -96,8 +96,10 @@ def _reduce(values: np.ndarray, axis: int, units: list[np.ndarray], reduction: s
 def _unit_coordinates(
     dataset: xr.Dataset, dimension: str, units: list[np.ndarray]
 ) -> dict[str, tuple[str, np.ndarray]]:
-    first = np.array([places[0] for places in units])
+    first, last = (np.array([places[end] for places in units]) for end in (0, -1))
     names = [str(name) for name, c in dataset.coords.items() if c.dims == (dimension,)]
     coordinates = {name: (dimension, dataset[name].values[first]) for name in names}
+    if f"{dimension}_end" in coordinates:
+        coordinates[f"{dimension}_end"] = dimension, dataset[f"{dimension}_end"].values[last]
     coordinates[f"{dimension}_token"] = dimension, dataset[f"{dimension}_word_text"].values[first]
     return coordinates

@@ -26,7 +26,7 @@ from normscope.families.heads import head_of
 from normscope.inputs import TokenSequence, read_ids
 from normscope.inputs.generation import generate
 from normscope.inputs.prompt import Prompt, context_prompt
-from normscope.results.spans import span_of_tokens
+from normscope.inputs.units import span_of_tokens
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer

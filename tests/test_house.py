@@ -58,7 +58,9 @@ def test_measures_count_code_without_blanks_comments_and_docstrings(house: Any, 
     assert found["`Any` for every 1,000 code lines"] == pytest.approx(1000 / 15)
 
 
-def test_modules_of_later_features_are_counted_separately(house: Any, tree: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_of_later_features_are_counted_separately(
+    house: Any, tree: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(house, "PACKAGE", "house_sample")
     monkeypatch.setattr(house, "ADDED", {"inner things": ("inner",), "another": ("c",)})
 

@@ -383,6 +383,7 @@ class Explanation(StackResult):
 
         An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
         itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
+        That is so with counted weights too: a cut takes away all that weight and value make together, not the edge's share.
         `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
 
         Examples:
@@ -400,9 +401,9 @@ class Explanation(StackResult):
         place, values = self.index_of(target), self._flowing(names.EDGES)
         numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
-        changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        shares = [float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
         self.cuts.check_same(place, self.values[place])
-        return verification(self.cuts, chosen, changes, place, self.tokens)
+        return verification(self.cuts, chosen, shares, place, self.tokens, str(self.attrs["weights"]))
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 

@@ -24,7 +24,8 @@ class Verification:
 
     `predicted` and `observed` have a number for every edge; `together` has both for all edges at once. `tokens` are those of
     the keys, the encoder's after the others. Predicted is with attention weights, deviations of norms and slopes of
-    activations as they were; observed is with what they become.
+    activations as they were, by whichever rule `weights` were counted; observed is with what they become. `shares` is what
+    the explanation says of every edge: `-predicted` where weights are constants, and otherwise a part of what the cut takes.
     """
 
     target: str
@@ -34,6 +35,8 @@ class Verification:
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
     together: tuple[float, float]
+    shares: tuple[float, ...]
+    weights: str = "constant"
 
     @property
     def correlation(self) -> float:
@@ -87,11 +90,20 @@ def named_edges(
 
 
 def verification(
-    cuts: EdgeCuts, edges: Sequence[Edge], predicted: Sequence[float], target: int, tokens: Sequence[str]
+    cuts: EdgeCuts, edges: Sequence[Edge], shares: Sequence[float], target: int, tokens: Sequence[str], weights: str
 ) -> Verification:
-    """Cut edges one by one and together; `predicted` are the changes that an explanation says."""
-    values = cuts.values
+    """Cut edges one by one and together; `shares` are what an explanation with this rule for weights says of them."""
+    values, predicted = cuts.values, cuts.predicted(edges)
     observed = tuple(float(cuts.observed([edge])[target]) for edge in edges)
-    together = (float(cuts.predicted(edges)[target]), float(cuts.observed(edges)[target]))
-    name, value = values.answers[target].name, float(values.own[target])
-    return Verification(name, value, tuple(tokens), tuple(edges), tuple(predicted), observed, together)
+    together = (float(predicted.together[target]), float(cuts.observed(edges)[target]))
+    return Verification(
+        values.answers[target].name,
+        float(values.own[target]),
+        tuple(tokens),
+        tuple(edges),
+        tuple(predicted.alone[:, target].tolist()),
+        observed,
+        together,
+        tuple(shares),
+        weights,
+    )

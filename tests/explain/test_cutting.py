@@ -133,17 +133,19 @@ def test_what_is_predicted_keeps_weights_as_they_were_by_whichever_rule_they_are
     counted = explanation.verify(edges=edges)
     np.testing.assert_allclose(counted.predicted, constant.predicted, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(counted.observed, constant.observed, rtol=1e-9, atol=1e-12)
-    np.testing.assert_allclose(constant.shares, -np.asarray(constant.predicted), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(constant.explained.shares, -np.asarray(constant.predicted), rtol=1e-9, atol=1e-12)
     flows = [float(explanation.edges(layer).values[query, key]) for layer, query, key in edges]
-    assert counted.shares == pytest.approx(flows) and counted.weights == weights
-    assert not np.allclose(counted.shares, constant.shares, rtol=1e-3)
+    assert counted.explained.shares == pytest.approx(flows) and counted.explained.weights == weights
+    assert not np.allclose(counted.explained.shares, constant.explained.shares, rtol=1e-3)
 
 
 def test_the_terminal_says_that_counted_weights_were_kept() -> None:
     analyzer = ns.load(llama())
     constant, counted = (analyzer.explain(IDS, target=[11], weights=each).verify(3) for each in ("constant", "half"))
     assert "share" not in shown(constant) and "as they were" not in shown(constant)
-    assert "share" not in constant.to_pandas() and counted.to_pandas()["share"].tolist() == list(counted.shares)
+    assert "share" not in constant.to_pandas() and counted.to_pandas()["share"].tolist() == list(
+        counted.explained.shares
+    )
     assert "share" in shown(counted) and "weights=half" in shown(counted)
 
 

@@ -17,11 +17,11 @@ def verification_view(verified: Verification) -> RenderableType:
     names = labels(verified.tokens)
     for heading in ("layer", "from", "to"):
         table.add_column(heading, justify="right" if heading == "layer" else "left")
-    counted = verified.weights != "constant"
+    counted = verified.explained.counts_weights
     for heading in ("share", "predicted", "observed") if counted else ("predicted", "observed"):
         table.add_column(heading, justify="right")
     for edge, share, *changes in zip(
-        verified.edges, verified.shares, verified.predicted, verified.observed, strict=True
+        verified.edges, verified.explained.shares, verified.predicted, verified.observed, strict=True
     ):
         tokens = (f"{names[place]} ({place})" for place in (edge.key, edge.query))
         numbers = [share, *changes] if counted else changes
@@ -30,7 +30,7 @@ def verification_view(verified: Verification) -> RenderableType:
         "", "all together", "", *([""] if counted else []), *(f"{change:+.3f}" for change in verified.together)
     )
     correlation = f"\nCorrelation of predicted and observed: {verified.correlation:.2f}"
-    note = _COUNTED.format(verified.weights) if counted else ""
+    note = _COUNTED.format(verified.explained.weights) if counted else ""
     return Group(Text(title), table, Text(correlation + note, "dim"))
 
 

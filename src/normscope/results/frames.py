@@ -165,7 +165,7 @@ def cut_frame(verified: Verification) -> pd.DataFrame:
     """Edges that were cut, one row each: what was predicted of the value, and what was observed; where weights are counted,
     also the share that the explanation gives the edge."""
     edges, tokens = verified.edges, verified.tokens
-    shares = {} if verified.weights == "constant" else {"share": verified.shares}
+    shares = {"share": verified.explained.shares} if verified.explained.counts_weights else {}
     return pd.DataFrame(
         {
             "layer": [edge.layer for edge in edges],

@@ -16,6 +16,7 @@ import { Store } from "./model/store";
 import { Targets } from "./model/targets";
 import { countOf, kindsOf, label } from "./model/tokens";
 import { Exports } from "./panels/exports";
+import type { Verify } from "./panels/flow/cuts";
 import { type Heading, Masthead } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
 import type { Scene, Section } from "./section";
@@ -35,7 +36,8 @@ export async function mountExplorer(
     throw new Error(`The data has format version ${payload.version}, but this explorer reads version ${VERSION}.`);
   }
   const analyses = await Promise.all(payload.analyses.map(decodeAnalysis));
-  const explanations = await Promise.all(payload.explanations.map(decodeExplanation));
+  const numbered = payload.explanations.map((one, index) => decodeExplanation({ id: String(index), ...one }));
+  const explanations = await Promise.all(numbered);
   const explorer = new Explorer(root, panesOf(analyses), explanations, payload.predictions, host, start);
   return () => explorer.dispose();
 }
@@ -90,7 +92,8 @@ class Explorer {
     const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
     this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;
     const explain = host.explain ? (request: ExplainRequest): Promise<void> => this.explain(request) : null;
-    this.flows = this.targets.any ? new Flows(this.store, this.targets, choices, explain) : null;
+    const verify: Verify | null = host.verify ? ({ id }, target) => host.verify!(id, target) : null;
+    this.flows = this.targets.any ? new Flows(this.store, this.targets, choices, explain, verify) : null;
     const exports = new Exports(host.linkable ?? false, () => this.section.exportable);
     this.masthead = new Masthead(this.results(), () => [...this.section.shortcuts, ...this.shortcuts()], exports);
     this.build();

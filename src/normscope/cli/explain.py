@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.methods import Gives, Method
     from normscope.results.explanation import Explanation
+    from normscope.results.verification import Verification
 
 _ASKED = "What is explained"
 _MOST_DIGITS = 18
@@ -161,21 +162,21 @@ def explain_command(
     if explanation.note:
         say(explanation.note, "yellow")
     chosen = "word" if words and units == "token" else units
+    verified = None if verify is None else _verified(explanation, verify)
     if out is not None and ending(out, RESULTS) == PAGE:
         _write_page(explanation, out, chosen)
     else:
         show_or_write(_in_units(explanation, chosen), out, flow, top)
-    if verify is not None:
-        _verify(explanation, verify)
+    if verified is not None:
+        from normscope.output.verification_terminal import verification_view
+
+        result_console().print(verification_view(verified))
 
 
-def _verify(explanation: Explanation, count: int) -> None:
-    """Cut edges in the model and print what came of it."""
-    from normscope.output.verification_terminal import verification_view
-
-    with working("Cutting edges"):
-        verified = explanation.verify(count)
-    result_console().print(verification_view(verified))
+def _verified(explanation: Explanation, count: int) -> Verification:
+    """What came of edges that were cut in the model."""
+    with working("Cutting edges", "passes") as on_progress:
+        return explanation.verify(count, on_progress=on_progress)
 
 
 def methods_command(name: options.NamePart = None) -> None:

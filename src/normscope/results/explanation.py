@@ -6,8 +6,9 @@ what flows through every layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,6 +53,9 @@ class Explanation(StackResult):
 
     cuts: EdgeCuts | None = None
     """What runs the model again, where it is at hand."""
+
+    verified: Mapping[int, Verification] = MappingProxyType({})
+    """What `verify` has found last, by the number of the value: pages show it."""
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -377,13 +381,19 @@ class Explanation(StackResult):
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
 
     def verify(
-        self, k: int = 10, *, target: int = 0, edges: Sequence[tuple[int, int, int]] | None = None
+        self,
+        k: int = 10,
+        *,
+        target: int = 0,
+        edges: Sequence[tuple[int, int, int]] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Verification:
         """Cut the `k` strongest edges in the real model, and compare the change of the value with what is predicted.
 
         An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
         itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
         `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
+        The page of this explanation shows what was found.
 
         Examples:
             >>> verified = explanation.verify(k=5)
@@ -401,8 +411,11 @@ class Explanation(StackResult):
         numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
         changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
-        self.cuts.check_same(place, self.values[place])
-        return verification(self.cuts, chosen, changes, place, self.tokens)
+        cuts = EdgeCuts(self.cuts.asked)  # the model's values, which it keeps, are not kept here
+        cuts.check_same(place, self.values[place])
+        found = verification(cuts, chosen, changes, place, self.tokens, on_progress)
+        self.verified = {**self.verified, place: found}
+        return found
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -87,11 +87,19 @@ def named_edges(
 
 
 def verification(
-    cuts: EdgeCuts, edges: Sequence[Edge], predicted: Sequence[float], target: int, tokens: Sequence[str]
+    cuts: EdgeCuts,
+    edges: Sequence[Edge],
+    predicted: Sequence[float],
+    target: int,
+    tokens: Sequence[str],
+    on_progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
     """Cut edges one by one and together; `predicted` are the changes that an explanation says."""
-    values = cuts.values
-    observed = tuple(float(cuts.observed([edge])[target]) for edge in edges)
+    values, observed = cuts.values, list[float]()
+    for done, edge in enumerate(edges, start=1):
+        observed.append(float(cuts.observed([edge])[target]))
+        if on_progress is not None:
+            on_progress(done, len(edges) + 1)
     together = (float(cuts.predicted(edges)[target]), float(cuts.observed(edges)[target]))
     name, value = values.answers[target].name, float(values.own[target])
-    return Verification(name, value, tuple(tokens), tuple(edges), tuple(predicted), observed, together)
+    return Verification(name, value, tuple(tokens), tuple(edges), tuple(predicted), tuple(observed), together)

@@ -14,7 +14,7 @@ step and continue from the `Point` it reached, which may have been changed in be
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -30,6 +30,7 @@ from normscope.chain.trace import (
     Scale,
     Transformation,
     Wiring,
+    map_components,
 )
 
 Summand = TypeVar("Summand")
@@ -46,6 +47,9 @@ class Carried(Protocol):
 
 Value = TypeVar("Value", bound=Carried)
 Component = TypeVar("Component")
+Attending = TypeVar("Attending")
+Normalising = TypeVar("Normalising")
+Feeding = TypeVar("Feeding")
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,27 @@ def fold_back(
     for step in reversed(steps):
         start = backward(start, step, rules)
     return start
+
+
+def prepared(
+    steps: Sequence[Wiring | Transformation],
+    *,
+    attention: Callable[[Attention], Attending],
+    normalise: Callable[[Normalise], Normalising],
+    feed_forward: Callable[[FeedForward], Feeding],
+) -> tuple[Wiring | Attending | Normalising | Feeding, ...]:
+    """The chain with each component replaced by what its rule needs, which is computed once for many folds."""
+
+    def changed(step: Transformation) -> Attending | Normalising | Feeding:
+        match step:
+            case Attention():
+                return attention(step)
+            case Normalise():
+                return normalise(step)
+            case FeedForward():
+                return feed_forward(step)
+
+    return map_components(changed, steps)
 
 
 def _around(point: Point[Value], step: Fork, rules: ChainRules[Value, Component]) -> Point[Value]:

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.fold import ChainRules, Point, fold
+from normscope.chain.fold import ChainRules, Point, fold, prepared
 from normscope.chain.linear import LinearisedNetwork, constant_context, deviation, linearised, scale_, shift
 from normscope.chain.trace import (
     Attention,
@@ -28,8 +28,6 @@ from normscope.chain.trace import (
     Norm,
     Normalise,
     OwnFeedForward,
-    Transformation,
-    map_components,
 )
 from normscope.options import BiasShare
 from normscope.pullback.block import composed_values, constant_values
@@ -130,7 +128,7 @@ class Block:
     """One block, ready to carry vectors: made once from its trace, used for every tile of columns."""
 
     def __init__(self, trace: LayerTrace) -> None:
-        self.steps = map_components(_prepared, trace.steps)
+        self.steps = prepared(trace.steps, attention=_Attending.of, normalise=_Normalising.of, feed_forward=_Feeding.of)
         self.input = trace.hidden
         self.output = trace.states[-1]
         self.memory = next((_memory(step) for step in trace.steps if isinstance(step, CrossAttention)), None)
@@ -152,16 +150,6 @@ def _memory(step: CrossAttention) -> Float[Tensor, "key d"]:
 
 
 _Prepared = _Attending | _Normalising | _Feeding
-
-
-def _prepared(step: Transformation) -> _Prepared:
-    match step:
-        case Attention():
-            return _Attending.of(step)
-        case Normalise():
-            return _Normalising.of(step)
-        case FeedForward():
-            return _Feeding.of(step)
 
 
 class _Carry(ChainRules[Tensor, _Prepared]):

@@ -54,6 +54,7 @@ __all__ = [
     "ROWS_AT_ONCE",
     "BlockCall",
     "Side",
+    "bare_model",
     "blocks_of",
     "capture",
     "capture_call",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from normscope.capture.stacks import bare_model
 from normscope.errors import CompletenessError, ModelError, UnsupportedArchitectureError
 
 _LIBRARIES = ("accelerate", "torch", "transformers")
@@ -64,7 +65,7 @@ def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[R
     """
     inside = {module for block in blocks for module in block.modules()}
     handles: list[RemovableHandle] = []
-    for path, module in model.base_model.named_modules():
+    for path, module in bare_model(model).named_modules():
         if module in inside:
             continue
         _check_replaced(model, path, module)

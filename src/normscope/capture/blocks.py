@@ -63,6 +63,7 @@ from normscope.families.spec import (
     FourierMixing,
     FusedGatedPart,
     GatedPart,
+    GridConvolution,
     HeadGate,
     HookedAttention,
     InputScaledExpertsPart,
@@ -145,7 +146,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
         case DispatchedAttention():
             return (part.output, *watched_in_gates(part))
         case LinearMixer():
-            return (part.output, part.value.module, *watched_in_gates(part))
+            grid = (part.convolution.module,) if isinstance(part.convolution, GridConvolution) else ()
+            return (part.output, part.value.module, *watched_in_gates(part), *grid)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from normscope.capture.grids import over_grid
 from normscope.capture.scans import Scanned, joined_taps
 from normscope.capture.values import path_to_values, value_projection, value_share
 from normscope.capture.view import SequenceView
@@ -20,7 +21,7 @@ from normscope.capture.weights import BlockWeights
 from normscope.chain.activations import recognise
 from normscope.chain.trace import ValueSource
 from normscope.errors import UnsupportedArchitectureError
-from normscope.families.spec import ChannelScan, DecayedProducts, LinearMixer, ShortConvolution
+from normscope.families.spec import ChannelScan, DecayedProducts, GridConvolution, LinearMixer, ShortConvolution
 
 # ---- The effective weights -----------------------------------------------------------------------------------------------
 
@@ -93,6 +94,8 @@ def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int
     projected = value_share(part.value, view.output(part.value.module), part.heads, d_head).transpose(0, 1)
     if isinstance(part.function, ChannelScan):
         weights, slopes, offset = _scanned(part, part.function, read, view, projected)
+    elif isinstance(part.convolution, GridConvolution):
+        weights, slopes, offset = over_grid(part.convolution, read, view, projected)
     else:
         slopes, offset = _slopes(part, read, view, projected)
         taps = 1 if slopes is None else len(slopes) // part.heads
@@ -110,9 +113,8 @@ def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int
 def _scanned(
     part: LinearMixer, scan: ChannelScan, read: BlockWeights, view: SequenceView, projected: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same for a recurrence by channel: its taps are part of its weights, so slopes only separate values from a
-    bias."""
-    assert part.convolution is not None
+    """The same of a recurrence by channel: its taps are in its weights, so that slopes only tell values from a bias."""
+    assert isinstance(part.convolution, ShortConvolution)
     scanned = Scanned.of(part, scan, view)
     entering = scanned.values if scan.gates_values else None
     slopes, offset = _convolved(part.convolution, read, view, projected, entering)
@@ -126,7 +128,7 @@ def _scanned(
 def _slopes(
     part: LinearMixer, read: BlockWeights, view: SequenceView, projected: Tensor
 ) -> tuple[Tensor | None, Tensor | None]:
-    if part.convolution is not None:
+    if isinstance(part.convolution, ShortConvolution):
         return _convolved(part.convolution, read, view, projected)
     if isinstance(part.function, DecayedProducts):
         return recognise(getattr(functional, part.function.activation)).slope(projected), None

@@ -7,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from normscope.capture.blocks import watched_modules
-from normscope.capture.loose import LooseBlock
+from normscope.capture.loose import HalfBlock, LooseBlock
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.refused import check_class
@@ -20,8 +21,12 @@ from normscope.families.spec import AttentionPart, Family, Part, Seams, Sequence
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
-    """The model without its task head, which is not needed."""
-    return model.base_model
+    """The model without its task head, which is not needed.
+
+    Where what transformers calls so is the encoder, which reads states and no inputs (DINOv3), it is the model itself.
+    """
+    base = model.base_model
+    return model if "hidden_states" in signature(base.forward).parameters else base
 
 
 def family_in(model: PreTrainedModel, family: Family) -> Family:
@@ -108,6 +113,8 @@ def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     if stack.seams is not None:
         return _loose(bare, stack.blocks, stack.seams)
     blocks = [block for path in stack.blocks.split("|") for block in _at_path(bare, path)]
+    if stack.cut is not None:
+        return [HalfBlock(block, stack.cut, first=first) for block in blocks for first in (True, False)]
     return list(dict.fromkeys(blocks))
 
 

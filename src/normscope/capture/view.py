@@ -159,6 +159,11 @@ class SequenceView:
         """The second input of a module, such as the gate of a norm."""
         return self._cut(self.captured.seconds[path])
 
+    def grid(self, path: str) -> tuple[int, int]:
+        """The rows and columns of the image that a convolution over tokens reads."""
+        rows, columns = self.captured.inputs[path].shape[-2:]
+        return rows, columns
+
     def mixing(self, path: str) -> MixingCall:
         """The call of the mixing function inside a mixer."""
         return self.captured.mixing[path]

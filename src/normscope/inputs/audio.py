@@ -109,7 +109,7 @@ def _frames(features: Tensor, seconds: float | None, model: PreTrainedModel, ext
         + [NO_WORD if quiet else int(t) for t, quiet in zip(times, silent, strict=True)],
         words=[*special, *(f"{int(time)}s" for time in times)],
         text="",
-        signal={argument(model): features},
+        signal={argument(model): features.to(model.dtype)},  # not all models convert it
         times=[math.nan] * len(special) + times,
     )
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture import family_in
+from normscope.capture import bare_model, family_in
 from normscope.capture.stacks import block_pattern
 from normscope.errors import ModelError, few, listing
 from normscope.families import Family
@@ -62,7 +62,7 @@ def _does_not_fit(model: PreTrainedModel, stack: Stack, name: str) -> bool:
     if match is None:
         return False
     try:
-        block = model.base_model.get_submodule(match[1])
+        block = bare_model(model).get_submodule(match[1])
     except AttributeError:
         return not _predicts_further(model, stack, match[1])
     owner, _, kind = match[2].rpartition(".")

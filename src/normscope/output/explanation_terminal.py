@@ -17,6 +17,7 @@ from normscope.output.colours import number_style
 from normscope.plots.style import diverging_norm, sequential_norm
 from normscope.results.explanation_words import (
     beginnings,
+    cancellation_note,
     heading,
     meaning,
     shares_of,
@@ -44,6 +45,9 @@ def explanation_view(explanation: Explanation, top: int = TOP) -> Group:
         parts += [predicted, Text("")] if predicted is not None else [Text("")]
     if explanation.sinks:
         parts += [Text(sink_note(explanation), style="dim"), Text("")]
+    cancelling = cancellation_note(explanation, range(len(explanation.targets)))
+    if cancelling:
+        parts += [Text(cancelling, style="dim"), Text("")]
     several = len(explanation.targets) > 1
     if several:
         parts.append(Text(f"Sum over all {len(explanation.targets)} values", style="bold"))

@@ -113,7 +113,8 @@ def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int
 def _scanned(
     part: LinearMixer, scan: ChannelScan, read: BlockWeights, view: SequenceView, projected: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same of a recurrence by channel: its taps are in its weights, so that slopes only tell values from a bias."""
+    """The same for a recurrence by channel: its taps are part of its weights, so slopes only separate values from a
+    bias."""
     assert isinstance(part.convolution, ShortConvolution)
     scanned = Scanned.of(part, scan, view)
     entering = scanned.values if scan.gates_values else None

@@ -103,7 +103,8 @@ def noise(model: PreTrainedModel, count: int, generator: torch.Generator) -> dic
 
 
 def _reads_patches(model: PreTrainedModel) -> bool:
-    """Whether a model reads a list of patches, whose number differs from image to image, and no picture (SigLIP 2)."""
+    """Whether a model reads a list of patches, whose number differs from image to image, instead of a picture (SigLIP
+    2)."""
     bare = bare_model(model)
     tower = getattr(bare, "vision_model", bare)
     return hasattr(getattr(tower, "embeddings", None), "resize_positional_embeddings")

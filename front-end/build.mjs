@@ -1,9 +1,20 @@
 // Bundles the front end into one ES module inside the Python package; with --check, only compares with what is there.
 import { readFile, writeFile } from "node:fs/promises";
-import { build } from "esbuild";
+import { build, transform } from "esbuild";
 
 const target = new URL("../src/normscope/explorer/static/explorer.js", import.meta.url);
 const largest = 300_000;
+
+/** Style sheets are texts of the bundle, without comments and spaces. */
+const styles = {
+  name: "styles",
+  setup({ onLoad }) {
+    onLoad({ filter: /\.css$/ }, async ({ path }) => {
+      const { code } = await transform(await readFile(path, "utf8"), { loader: "css", minify: true, target: "es2022" });
+      return { contents: code, loader: "text" };
+    });
+  },
+};
 
 const result = await build({
   entryPoints: [new URL("src/main.ts", import.meta.url).pathname],
@@ -14,7 +25,7 @@ const result = await build({
   charset: "ascii",
   minify: true,
   legalComments: "none",
-  loader: { ".css": "text" },
+  plugins: [styles],
   banner: {
     js: "// normscope explorer: built from front-end/ by `make front-end`. Do not edit. Contains d3 modules (ISC licence).",
   },

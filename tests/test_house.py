@@ -48,10 +48,34 @@ def test_lazy_and_type_only_imports_make_a_knot(house: Any, tree: Any) -> None:
 def test_measures_count_code_without_blanks_comments_and_docstrings(house: Any, tree: Any) -> None:
     found = {measure.name: measure.value for measure in house.measures(tree)}
 
-    assert found["modules"] == 6
+    assert found["modules of the features at the redesign"] == 6
+    assert found["modules of features added since"] == 0
     assert found["modules at the root"] == 4
     assert found["code lines (no blanks, comments, docstrings)"] == 2 + 5 + 1 + 2 + 5
     assert found["places with `case Fork()`"] == 1
     assert found["declarations of the option declared most often"] == 3
     assert found["lines of `run_command`"] == 5
     assert found["`Any` for every 1,000 code lines"] == pytest.approx(1000 / 15)
+
+
+def test_modules_of_later_features_are_counted_separately(
+    house: Any, tree: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(house, "PACKAGE", "house_sample")
+    monkeypatch.setattr(house, "ADDED", {"inner things": ("inner",), "another": ("c",)})
+
+    found = {measure.name: measure for measure in house.measures(tree)}
+
+    assert found["modules of the features at the redesign"].value == 3
+    assert found["modules of features added since"].value == 3
+    assert found["modules of features added since"].note == "inner things 2, another 1"
+    assert found["... in modules of features added since"].value == 1 + 2 + 5
+
+
+def test_every_module_of_a_later_feature_is_in_the_tree(house: Any) -> None:
+    tree = house.read_tree()
+
+    named = [f"{house.PACKAGE}.{name}" for names in house.ADDED.values() for name in names]
+
+    assert set(named) <= set(tree)
+    assert len(named) == len(set(named))

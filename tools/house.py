@@ -4,8 +4,10 @@ Run with `python tools/house.py`, from anywhere. An import knot is a set of modu
 through imports, counting those inside functions and those for type checkers only. Lines of code include imports.
 
 The goals of 190 modules and 23,000 lines were set for a tree of 279 modules and 25,000 lines, "for the same features". That
-tree had grown to 308 modules and 28,800 lines when its redesign began; the same reduction of it is the goal that is printed.
-What has been added since then counts on top of it.
+tree had grown to 308 modules and 28,800 lines when its redesign began; the same reduction of it, to about 210 modules and
+26,300 lines, is the goal. It holds for the features of that time: modules that came with later ones are listed in `ADDED`,
+and are counted separately. What later features added to modules that were there before (families, components, options) is
+still counted with the old ones, so that the two totals are upper bounds.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,90 @@ SOURCES = Path(__file__).resolve().parent.parent / "src"
 PACKAGE = "normscope"
 OPTIONS = ("value_bias", "ff_baseline", "products", "approximate", "truncate", "max_memory", "device_map")
 """Options of the library whose declarations are counted."""
+
+ADDED: Mapping[str, tuple[str, ...]] = {
+    "answers": (
+        "cli.answer",
+        "corpora.answers",
+        "corpora.facts",
+        "experiments.faithfulness.answers",
+        "experiments.faithfulness.asked",
+        "explain.answering",
+        "explain.spans",
+        "explorer.answer_payload",
+        "inputs.generation",
+        "inputs.prompt",
+        "inputs.units",
+        "methods.answers",
+        "output.answer_export",
+        "output.answer_terminal",
+        "plots.answer",
+        "results.answer",
+        "results.answer_numbers",
+        "results.answer_schema",
+        "results.answer_text",
+        "results.reasoning",
+        "results.sentences",
+        "results.spans",
+    ),
+    "similarity": (
+        "cli.similar",
+        "corpora.text_pairs",
+        "decompose.head",
+        "experiments.faithfulness.cosine_gradients",
+        "experiments.faithfulness.text_similarity",
+        "experiments.faithfulness.word_table",
+        "explorer.similarity_payload",
+        "models.towers",
+        "output.similarity_export",
+        "output.similarity_terminal",
+        "plots.patches",
+        "plots.ribbons",
+        "plots.similarity",
+        "pullback.many",
+        "results.similarity",
+        "results.similarity_schema",
+        "similarity",
+    ),
+    "counted weights": (
+        "capture.scores",
+        "chain.joint_gates",
+        "chain.scores",
+        "explain.weightings",
+        "pullback.counting",
+        "results.routing",
+        "testing.counting",
+    ),
+    "mixers": (
+        "capture.absent",
+        "capture.gates",
+        "capture.mixers",
+        "capture.mixing_calls",
+        "capture.scans",
+        "families.hybrids",
+        "families.state_spaces",
+    ),
+    "describing": ("describing", "testing.tiny"),
+    "more architectures": (
+        "capture.experts",
+        "capture.loose",
+        "capture.probing",
+        "capture.windows",
+        "families.heads.multimodal",
+        "families.multimodal",
+        "families.plain_decoders",
+        "families.probed",
+        "families.pyramids",
+        "families.refused",
+        "families.unusual_decoders",
+        "models.gguf",
+        "models.saving",
+    ),
+    "sounds": ("families.audio", "families.heads.sounds", "inputs.audio", "inputs.sounds"),
+    "long and many inputs": ("chain.packing", "explain.batch", "explain.streaming", "pullback.flows"),
+    "verification": ("explain.cutting", "output.verification_terminal", "results.verification"),
+}
+"""Modules and packages that came with features added after the redesign."""
 
 _NOT_CODE = {
     tokenize.COMMENT,
@@ -56,7 +142,8 @@ class Measure:
     note: str = ""
 
     def __str__(self) -> str:
-        return f"{self.name:<58}{self.value:>10,.6g}   goal {self.goal:<12}{self.note}".rstrip()
+        goal = f"goal {self.goal}" if self.goal else ""
+        return f"{self.name:<58}{self.value:>10,.6g}   {goal:<17}{self.note}".rstrip()
 
 
 def read_tree(sources: Path = SOURCES, package: str = PACKAGE) -> dict[str, Module]:
@@ -74,20 +161,39 @@ def read_tree(sources: Path = SOURCES, package: str = PACKAGE) -> dict[str, Modu
 def measures(tree: Tree) -> list[Measure]:
     """Every measure of a source tree."""
     code = sum(code_lines(module) for module in tree.values())
+    added = {feature: _below(tree, names) for feature, names in ADDED.items()}
+    later = {name: tree[name] for names in added.values() for name in names}
+    later_code = sum(code_lines(module) for module in later.values())
+    shares = ", ".join(f"{feature} {len(names)}" for feature, names in added.items())
     knot = largest_knot(imports(tree))
     option, declared = max(((name, declarations(tree, name)) for name in OPTIONS), key=lambda item: item[1])
     forks = _count(tree, lambda node: isinstance(node, ast.MatchClass) and ast.unparse(node.cls).endswith("Fork"))
     untyped = _count(tree, lambda node: isinstance(node, ast.Name) and node.id == "Any")
     return [
-        Measure("modules", len(tree), "about 210"),
+        Measure("modules of the features at the redesign", len(tree) - len(later), "about 210"),
+        Measure("modules of features added since", len(later), "", shares),
         Measure("modules at the root", sum(_is_at_root(module) for module in tree.values()), "<= 10"),
-        Measure("code lines (no blanks, comments, docstrings)", code, "<= 26,300"),
+        Measure("code lines (no blanks, comments, docstrings)", code, ""),
+        Measure("... in modules of the features at the redesign", code - later_code, "<= 26,300"),
+        Measure("... in modules of features added since", later_code, ""),
         Measure("modules in the largest import knot", len(knot), "<= 2", ", ".join(sorted(knot))),
         Measure("places with `case Fork()`", forks, "3"),
         Measure("declarations of the option declared most often", declared, "<= 6", option),
         Measure("lines of `run_command`", function_length(tree, "run_command"), "< 40"),
         Measure("`Any` for every 1,000 code lines", 1000 * untyped / max(1, code), "<= 8"),
     ]
+
+
+def _below(tree: Tree, names: Iterable[str]) -> set[str]:
+    """The modules of these names, those of packages included. Names are without the package itself."""
+    whole = {f"{PACKAGE}.{name}" for name in names}
+    return {module for module in tree if whole & {module, *_packages(module)}}
+
+
+def _packages(name: str) -> Iterator[str]:
+    """The packages that a module lies in, the innermost first."""
+    while name := name.rpartition(".")[0]:
+        yield name
 
 
 def code_lines(module: Module) -> int:

@@ -12,6 +12,7 @@ import type { Store } from "./model/store";
 import type { Targets } from "./model/targets";
 import { cut, phrase } from "./model/tokens";
 import { exactTo, factsPopover } from "./panels/facts";
+import { Cuts, type Verify } from "./panels/flow/cuts";
 import { Ends } from "./panels/flow/ends";
 import { FlowGraph } from "./panels/flow/graph";
 import { Looked } from "./panels/flow/looked";
@@ -45,6 +46,7 @@ export class Flows extends Panel<Scene> implements Section {
     private readonly targets: Targets,
     views: Choice[],
     explain: RequestExplanation | null,
+    verify: Verify | null,
   ) {
     super();
     this.toolbar = new FlowToolbar(store, views, targets, targets.first?.explanation.hasEncoder ?? false);
@@ -54,6 +56,7 @@ export class Flows extends Panel<Scene> implements Section {
       new PredictionsPanel(explain),
       new AttributionText(store),
       new Ends(store),
+      new Cuts(store, verify),
       new Looked(),
     ];
     this.panels = [this.graph, ...details];

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ from transformers import (
 import normscope as ns
 from normscope.cli import main
 from normscope.families import family_of
+from normscope.inputs.audio import argument, noise
 from normscope.results.explanation import Explanation
 from normscope.testing import assert_explained, assert_head
 
@@ -41,6 +43,20 @@ def hearing(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Wav2Vec2FeatureExtractor().save_pretrained(folder)
     write_wav(folder / "tone.wav", tone(440, 0.2, 44100), 44100)
     return folder
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
+@pytest.mark.parametrize(("model_type", "sizes"), [("wav2vec2", WAVES), ("whisper", WHISPER)])
+def test_what_a_model_of_another_precision_hears_is_converted(
+    model_type: str, sizes: dict[str, Any], dtype: torch.dtype
+) -> None:
+    model = tiny(model_type, **sizes)
+    heard = {argument(model): noise(model, 1, torch.Generator().manual_seed(0)).float()}
+    analyzer = ns.load(cast(Any, model).to(dtype))
+    target = None if analyzer.family.encoder is None else {"input_ids": torch.tensor([[3, 4, 5]])}
+    analysis = analyzer.analyze(heard, decoder_text=target)
+    assert isinstance(analysis, ns.Analysis)
+    assert float(analysis.completeness.max()) < (1e-12 if dtype == torch.float64 else 0.05)
 
 
 def test_a_sound_gives_frames_with_times(hearing: Path) -> None:

@@ -58,7 +58,8 @@ def test_every_registered_architecture_but_the_bert_line_is_in_the_battery() -> 
     covered = (
         {model_type for model_type, _ in VARIANTS} | set(SIZES) | set(TEXT_TOWER.model_types) | set(TOWERS_OF_TEXT)
     )
-    assert set(supported_models()) <= covered
+    pyramids = {model_type for model_type, family in supported_models().items() if family.pyramid}  # test_pyramids.py
+    assert set(supported_models()) <= covered | pyramids
 
 
 @pytest.mark.parametrize("model_type", TOWERS_OF_TEXT)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,11 +13,14 @@ import normscope as ns
 from normscope.testing import assert_explained, assert_family, assert_head
 from normscope.testing.tiny import model_of, shrunk
 
-CLASSIFIERS = {
+WINDOWED = {
     "swin": "SwinForImageClassification",
     "swinv2": "Swinv2ForImageClassification",
     "donut-swin": "DonutSwinForImageClassification",
 }
+CONVOLVING = {"pvt_v2": "PvtV2ForImageClassification", "segformer": "SegformerForImageClassification"}
+REDUCED = {"pvt": "PvtForImageClassification", **CONVOLVING}
+CLASSIFIERS = {**WINDOWED, **REDUCED}
 
 
 def pyramid(model_type: str, **changes: Any) -> PreTrainedModel:
@@ -46,7 +49,7 @@ def test_every_stage_passes_the_battery(model_type: str) -> None:
     assert_explained(model)
 
 
-@pytest.mark.parametrize("model_type", CLASSIFIERS)
+@pytest.mark.parametrize("model_type", WINDOWED)
 def test_windows_that_are_not_shifted_attend_to_blocks_of_the_grid(model_type: str) -> None:
     analysis = analysed(pyramid(model_type), stage=1)
     weights = analysis.map("AttnW").sel(layer=1).values
@@ -108,3 +111,90 @@ def test_a_hook_in_an_earlier_stage_is_refused() -> None:
     model.get_submodule("swin.encoder.layers.0.downsample").register_forward_hook(twice)
     with pytest.raises(ns.CompletenessError, match="a hook changes"):
         analysed(model)
+
+
+@pytest.mark.parametrize("model_type", REDUCED)
+def test_a_stage_whose_attention_looks_at_merged_tokens_is_refused(model_type: str) -> None:
+    model = pyramid(model_type)
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"stage 1 of 2 .* a convolution makes of several tokens"):
+        ns.load(model, stage=1)
+    every = {"sequence_reduction_ratios" if model_type == "pvt" else "sr_ratios": [1, 1]}
+    assert_family(ns.supported_models()[model_type], pyramid(model_type, **every))
+
+
+def test_a_class_token_comes_before_the_tokens_of_the_last_stage() -> None:
+    assert analysed(pyramid("pvt"), size=32).tokens[:3] == ["[CLS]", "0,0", "0,1"]
+
+
+@pytest.mark.parametrize("model_type", CONVOLVING)
+def test_a_feed_forward_with_a_convolution_is_a_layer_that_reads_neighbours_alone(model_type: str) -> None:
+    analysis = analysed(pyramid(model_type), size=32)
+    assert analysis.dataset.sizes["layer"] == 4
+    maps = analysis.map("Attn")
+    row, column = np.divmod(np.arange(16), 4)
+    near = (abs(row[:, None] - row) <= 1) & (abs(column[:, None] - column) <= 1)
+    assert (maps.sel(layer=[1, 3]).values > 0).all()
+    for layer in (2, 4):
+        assert (maps.sel(layer=layer).values[near] > 0).all() and not maps.sel(layer=layer).values[~near].any()
+
+
+def test_parts_of_a_convolving_feed_forward_are_those_of_its_own_modules() -> None:
+    model = pyramid("segformer").double()
+    block = model.get_submodule("segformer.stages.1.blocks.0")
+    entering: list[torch.Tensor] = []
+    block.get_submodule("layernorm_after").register_forward_pre_hook(lambda _, read: entering.append(read[0]))
+    found = analysed(model, size=32).map("Attn").sel(layer=2).values
+    norm, first, convolution, activation, second = (
+        block.get_submodule(path)
+        for path in ("layernorm_after", "mlp.fc1", "mlp.dwconv.dwconv", "mlp.activation_fn", "mlp.fc2")
+    )
+    with torch.no_grad():
+        neurons = first(norm(entering[-1]))[0]
+        whole = convolution(neurons.T.view(1, -1, 4, 4)).flatten(2)[0].T
+        slope = activation(whole) / whole
+        for key in range(16):
+            alone = torch.zeros_like(neurons)
+            alone[key] = neurons[key]
+            brought = convolution(alone.T.view(1, -1, 4, 4)).flatten(2)[0].T - convolution.bias
+            brought[key] += convolution.bias
+            norms = ((slope * brought) @ second.weight.T).norm(dim=-1)
+            np.testing.assert_allclose(found[:, key], norms.numpy(), rtol=1e-9, atol=1e-9 * found.max())
+
+
+@pytest.mark.parametrize("model_type", CONVOLVING)
+def test_a_logit_is_explained_through_attentions_and_convolutions(model_type: str) -> None:
+    model = pyramid(model_type)
+    explanation = ns.load(model).explain(pixels(32), target=1, objective="logit")
+    assert isinstance(explanation, ns.Explanation)
+    own = float(model(**pixels(32)).logits.detach()[0, 1])
+    assert float(explanation.value) == pytest.approx(own, rel=1e-4, abs=1e-5)
+    assert float(explanation.shares.sum()) + sum(explanation.biases) == pytest.approx(own, rel=1e-4, abs=1e-5)
+
+
+def test_a_convolution_that_does_not_keep_the_grid_is_refused() -> None:
+    model = pyramid("segformer")
+    convolution: Any = model.get_submodule("segformer.stages.1.blocks.0.mlp.dwconv.dwconv")
+    convolution.padding, convolution.dilation = (2, 2), (2, 2)
+    with pytest.raises(ns.UnsupportedArchitectureError, match="does not keep the grid"):
+        analysed(model, size=32)
+
+
+def test_states_between_the_halves_of_a_block_cannot_be_replaced() -> None:
+    model = pyramid("segformer")
+    with pytest.raises(ns.UnsupportedArchitectureError, match="cannot be replaced"):
+        ns.load(model).explain(pixels(32), target=1, method="leave-one-out")
+
+
+@pytest.mark.parametrize("model_type", CLASSIFIERS)
+def test_images_are_converted_to_the_precision_of_the_model(model_type: str) -> None:
+    for dtype, limit in ((torch.float64, 1e-12), (torch.bfloat16, 0.05)):
+        analysis = analysed(cast(Any, pyramid(model_type)).to(dtype), size=32)
+        assert float(analysis.completeness.max()) < limit
+
+
+def test_windows_of_many_tokens_are_found_in_half_precision() -> None:
+    single, half = (
+        analysed(cast(Any, pyramid("swin", image_size=64)).to(dtype), stage=1, size=64).map("AttnW").sel(layer=2).values
+        for dtype in (torch.float32, torch.bfloat16)
+    )
+    assert half.shape == (1024, 1024) and ((half > 1e-6) == (single > 1e-6)).all()

@@ -158,7 +158,7 @@ def test_commands_take_chats(tmp_path: Path, capfd: pytest.CaptureFixture[str]) 
     (tmp_path / "broken.json").write_text("{")
     for command, says in (
         (["explain", str(tmp_path / "missing.json")], "cannot be read"),
-        (["explain", str(tmp_path / "broken.json")], "is no JSON"),
+        (["explain", str(tmp_path / "broken.json")], "is not JSON"),
         (["map", "the cat", "--pair", "the dog"], "leave out --pair, or --chat"),
     ):
         with pytest.raises(SystemExit) as failed:

@@ -394,6 +394,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("dinov2", {**IMAGE, "mlp_ratio": 2}),
     ("dinov2", {**IMAGE, "use_swiglu_ffn": True}),
     ("dinov2_with_registers", {**IMAGE, "mlp_ratio": 2, "num_register_tokens": 2}),
+    ("dinov3_vit", {**IMAGE, "num_register_tokens": 2}),
+    ("dinov3_vit", {**IMAGE, "use_gated_mlp": True}),
     ("clip_vision_model", IMAGE),
     ("siglip_vision_model", IMAGE),
     ("metaclip_2_vision_model", IMAGE),

@@ -8,11 +8,12 @@ from typing import Any
 import torch
 import transformers
 from torch import Tensor, nn
-from transformers import AutoConfig, PreTrainedModel
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.models.auto import modeling_auto
 
-from normscope.families import supported_models
+from normscope.families import family_of, supported_models
 from normscope.families.multimodal import ENCODER_TOWER, TEXT_TOWER
+from normscope.testing.tiny import shrunk
 from support.tiny_architectures import SIZE, VARIANTS
 from support.tiny_models import SIZES
 
@@ -102,7 +103,7 @@ def tiny_head(
     model_type: str, class_name: str, dtype: torch.dtype = torch.float32, spread: float = 0.3, **changes: Any
 ) -> PreTrainedModel:
     """A tiny model with a head, every parameter (and the bias that some keep as a buffer) drawn from `normal(0, 0.3)`."""
-    config = AutoConfig.for_model(model_type, **_settings(model_type, class_name, changes))
+    config = _config(model_type, class_name, changes)
     if "CausalLM" in class_name or "LMHead" in class_name or class_name == "BertGenerationDecoder":
         config.is_decoder = True
     # The grouped product of experts, the default, knows no float64.
@@ -113,6 +114,12 @@ def tiny_head(
         if isinstance(tensor, nn.Parameter) or name == "final_logits_bias":
             tensor.data.normal_(0, spread)
     return model.to(dtype).eval()
+
+
+def _config(model_type: str, class_name: str, changes: dict[str, Any]) -> PreTrainedConfig:
+    if family_of(model_type).pyramid:
+        return shrunk(model_type, num_labels=LABELS, **changes)
+    return AutoConfig.for_model(model_type, **_settings(model_type, class_name, changes))
 
 
 def _settings(model_type: str, class_name: str, changes: dict[str, Any]) -> dict[str, Any]:

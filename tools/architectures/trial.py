@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.models.auto import modeling_auto
 
 import normscope as ns
-from normscope.capture import family_in
+from normscope.capture import bare_model, family_in
 from normscope.errors import NormscopeError
 from normscope.families import family_of, supported_models
 from normscope.families.heads import head_of
@@ -105,7 +105,7 @@ def _run(model: PreTrainedModel) -> None:
     check_whole(type(model).__name__)
     family = family_in(model, family_of(model.config.model_type))
     with torch.no_grad():
-        model.base_model(**random_inputs(family, model))
+        bare_model(model)(**random_inputs(family, model))
 
 
 def _run_with_ids(model: PreTrainedModel) -> None:
@@ -125,7 +125,7 @@ def _proved(model: PreTrainedModel) -> float:
     analysis = analyzer.analyze(inputs, decoder_text=target)
     assert isinstance(analysis, ns.Analysis)
     worst = float(analysis.dataset["component_error"].max())
-    if model.base_model is model:
+    if bare_model(model) is model:
         return worst
     head_of(model)
     assert_head(model, family=family)

@@ -5,11 +5,11 @@
  */
 import { color } from "d3-color";
 import { interpolateLab, interpolateRgb, piecewise } from "d3-interpolate";
-import { interpolateCividis, interpolateGreys, interpolateMagma, interpolateViridis } from "d3-scale-chromatic";
 import house from "../../../src/normscope/plots/palette.json";
 import type { Matrix, Range } from "../model/matrix";
 import { fractionOf, type Scale } from "../model/scale";
 import type { State } from "../model/state";
+import { CIVIDIS, GREYS, MAGMA, VIRIDIS } from "./ramps";
 
 export interface Palette extends Range {
   /** 256 colours as packed RGBA for ImageData, and the same as CSS. */
@@ -48,21 +48,25 @@ function onPaper(interpolator: Interpolator): Interpolator {
   return (t) => interpolateLab("#fdfbf5", interpolator(t))(Math.min(1, 0.06 + t / 0.22));
 }
 
+/** A colour map from step to step. */
+function through(steps: readonly string[]): Interpolator {
+  return piecewise(interpolateRgb, [...steps]);
+}
+
+const [magma, greys] = [through(MAGMA), through(GREYS)];
+
 // Where little is, the colour is near that of the page: paper in the light theme, night in the dark one.
 const SEQUENTIAL: Record<State["colours"], Themed> = {
-  normscope: {
-    light: piecewise(interpolateRgb, house.sequential),
-    dark: piecewise(interpolateRgb, house.sequential.toReversed()),
-  },
-  magma: { light: onPaper((t) => interpolateMagma(0.97 - 0.9 * t)), dark: (t) => interpolateMagma(0.06 + 0.92 * t) },
-  viridis: { light: (t) => interpolateViridis(1 - t), dark: interpolateViridis },
-  cividis: { light: (t) => interpolateCividis(1 - t), dark: interpolateCividis },
-  greys: { light: (t) => interpolateGreys(0.02 + 0.95 * t), dark: (t) => interpolateGreys(0.92 - 0.9 * t) },
+  normscope: { light: through(house.sequential), dark: through(house.sequential.toReversed()) },
+  magma: { light: onPaper((t) => magma(0.97 - 0.9 * t)), dark: (t) => magma(0.06 + 0.92 * t) },
+  viridis: { light: through(VIRIDIS.toReversed()), dark: through(VIRIDIS) },
+  cividis: { light: through(CIVIDIS.toReversed()), dark: through(CIVIDIS) },
+  greys: { light: (t) => greys(0.02 + 0.95 * t), dark: (t) => greys(0.92 - 0.9 * t) },
 };
 
 const DIVERGING: Themed = {
-  light: piecewise(interpolateRgb, house.diverging),
-  dark: piecewise(interpolateRgb, house.diverging_at_night),
+  light: through(house.diverging),
+  dark: through(house.diverging_at_night),
 };
 
 type Table = Pick<Palette, "table" | "css">;

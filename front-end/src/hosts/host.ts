@@ -1,5 +1,5 @@
 /** What differs between the entry points: where the state is stored, and which values can be requested. */
-import type { ExplanationPayload } from "../model/payload";
+import type { ExplanationPayload, VerificationPayload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
 import type { PartName, WindowPayload, WindowStart } from "../model/window";
 
@@ -16,6 +16,8 @@ export interface Host {
   applyTheme?(dark: boolean): void;
   /** Explains another prediction of the text that is shown, where someone can compute it. */
   explain?: Explain;
+  /** Cuts the strongest edges of a value of an explanation in the real model, where that is at hand. */
+  verify?(explanation: string, target: number): Promise<VerificationPayload>;
   /** A window of long results, where someone can read it. */
   window?(start: WindowStart & { part: PartName }): Promise<WindowPayload>;
   /** Float32 values [query, key] of one map at full precision, where something that has them is still there. */

@@ -18,7 +18,7 @@ export class ServerJob {
   private reject: (error: Error) => void = () => undefined;
 
   /** Send it and wait for its result. Rejects with the error message of the server. */
-  async run(content: unknown, onStatus: (status: Status) => void): Promise<Payload> {
+  async run<Found = Payload>(content: unknown, onStatus: (status: Status) => void): Promise<Found> {
     this.id = await this.send(content);
     if (this.ended) {
       this.forget();
@@ -27,7 +27,7 @@ export class ServerJob {
     await this.follow(onStatus);
     const answer = await fetch(`/api/jobs/${this.id}/result`);
     if (!answer.ok) throw new Error("The server no longer has this analysis. Request it again.");
-    return (await answer.json()) as Payload;
+    return (await answer.json()) as Found;
   }
 
   cancel(): void {

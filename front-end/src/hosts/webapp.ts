@@ -1,7 +1,7 @@
 /** The web app: a form for requests, the progress of the job on the server, then the explorer. */
 import { h } from "../draw/dom";
 import { failure } from "../explorer";
-import type { Payload } from "../model/payload";
+import type { Payload, VerificationPayload } from "../model/payload";
 import type { ExplainRequest } from "../model/request";
 import { phrase } from "../model/tokens";
 import { mount } from "../mount";
@@ -190,9 +190,11 @@ export class WebApp {
     await this.run("analysis", async (job) => {
       const input = { ...inputOf(request), image: await this.form.image() };
       const payload = await job.run(jobOf(input, request), (status) => this.showStatus(job, status));
+      name(job, payload);
       const explains = this.form.model.task !== null;
       const host: Partial<Host> = {
         exact: (wanted) => exact(job.id, wanted),
+        verify: verified,
         ...(explains ? { explain: (wanted: ExplainRequest) => explained(input, wanted) } : {}),
       };
       return { address: formatAnalysisRequest(request), title: request.text, payload, host };
@@ -337,8 +339,21 @@ function jobOf(input: ServerInput, { other, heads }: AnalysisRequest): unknown {
 async function explained(input: ServerInput, request: ExplainRequest): Promise<Payload["explanations"][number]> {
   const { text, model, pair, decoder_text, image } = input;
   const explain = { text, model, pair, decoder_text, image, ...request };
-  const payload = await new ServerJob().run({ explain }, () => undefined);
+  const job = new ServerJob();
+  const payload = await job.run({ explain }, () => undefined);
+  name(job, payload);
   const [explanation] = payload.explanations;
   if (!explanation) throw new Error("The server returned no explanation.");
   return explanation;
+}
+
+/** Explanations are known to the server by their job and their number in it. */
+function name({ id }: ServerJob, { explanations }: Payload): void {
+  for (const [index, explanation] of explanations.entries()) explanation.id = `${id}/${index}`;
+}
+
+function verified(id: string, target: number): Promise<VerificationPayload> {
+  const [job, explanation] = id.split("/");
+  const verify = { job, explanation: Number(explanation), target };
+  return new ServerJob().run<VerificationPayload>({ verify }, () => undefined);
 }

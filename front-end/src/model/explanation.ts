@@ -104,6 +104,8 @@ export class Explanation {
     /** What a share is, in words. */
     readonly meaning: string = quantity,
     readonly note: string = "",
+    /** How the host knows it. */
+    readonly id: string = "",
   ) {}
 
   /** What the value of a target is, in words; nothing where its name says it. */
@@ -134,7 +136,7 @@ export class Explanation {
 }
 
 export async function decodeExplanation(payload: ExplanationPayload): Promise<Explanation> {
-  const { facts, method, quantity, meaning, note, error, targets, predictions, stack, encoder, image } = payload;
+  const { id, facts, method, quantity, meaning, note, error, targets, predictions, stack, encoder, image } = payload;
   return new Explanation(
     facts,
     method,
@@ -148,6 +150,7 @@ export async function decodeExplanation(payload: ExplanationPayload): Promise<Ex
     null,
     meaning,
     note,
+    id,
   );
 }
 

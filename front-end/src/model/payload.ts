@@ -102,6 +102,27 @@ export interface TargetPayload {
   /** What stays with attention weights, as a whole and by the tokens looked at (the encoder's last), where it is counted. */
   routed?: number;
   lookedAt?: number[];
+  /** What to know of how it adds up; mostly nothing. */
+  remark?: string;
+  /** What came of its strongest edges in the real model, where they were cut. */
+  verified?: VerificationPayload;
+}
+
+/** An edge that was cut in the model: how the value was to change, and how it did. */
+export interface CutEdge {
+  layer: number;
+  query: number;
+  key: number;
+  predicted: number;
+  observed: number;
+}
+
+export interface VerificationPayload {
+  edges: CutEdge[];
+  /** Predicted and observed without all of them. */
+  together: [number, number];
+  /** Null for fewer than three edges. */
+  correlation: number | null;
 }
 
 /** The largest edges `[target, layer, query, key]`, those of every layer in order of size. */
@@ -142,6 +163,8 @@ export interface OptionPayload {
 }
 
 export interface ExplanationPayload {
+  /** How the host knows it; by default its number on the page. */
+  id?: string;
   facts: Facts;
   method: string;
   quantity: string;

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
+from normscope.capture.stacks import bare_model
 from normscope.errors import CompletenessError, ModelError, UnsupportedArchitectureError
 
 _LIBRARIES = ("accelerate", "torch", "transformers")
@@ -26,9 +27,8 @@ _LIBRARIES = ("accelerate", "torch", "transformers")
 
 
 class Joints:
-    """Compares what enters each block of a stack with what left the block before it.
-
-    Where a model goes on to write into these states, values that it does not change are compared with a copy (`copied`).
+    """Compares the input of each block of a stack with the output of the block before it. If a model modifies these states
+    in place, values that it does not change are compared with a copy (`copied`).
     """
 
     def __init__(self, model: PreTrainedModel, *, copied: bool = False) -> None:
@@ -65,7 +65,7 @@ def watch_outside(model: PreTrainedModel, blocks: Sequence[nn.Module]) -> list[R
     """
     inside = {module for block in blocks for module in block.modules()}
     handles: list[RemovableHandle] = []
-    for path, module in model.base_model.named_modules():
+    for path, module in bare_model(model).named_modules():
         if module in inside:
             continue
         _check_replaced(model, path, module)

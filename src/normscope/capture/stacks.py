@@ -1,6 +1,5 @@
-"""Finds the stacks that a family describes in a model: which there are, their blocks, and modules between blocks.
-
-Only looks at modules; nothing runs here.
+"""Finds the stacks that a family describes in a model: their blocks, and modules between blocks. Only inspects modules;
+nothing runs here.
 """
 
 from __future__ import annotations
@@ -8,12 +7,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import replace
+from inspect import signature
 
 from torch import nn
 from transformers import PreTrainedModel
 
 from normscope.capture.blocks import watched_modules
-from normscope.capture.loose import LooseBlock
+from normscope.capture.loose import HalfBlock, LooseBlock
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.refused import check_class
@@ -21,14 +21,18 @@ from normscope.families.spec import AttentionPart, Family, Part, Seams, Sequence
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
-    """The model without its task head, which is not needed."""
-    return model.base_model
+    """The model without its task head, which is not needed.
+
+    Where what transformers calls so is the encoder, which reads states and no inputs (DINOv3), it is the model itself.
+    """
+    base = model.base_model
+    return model if "hidden_states" in signature(base.forward).parameters else base
 
 
 def family_in(model: PreTrainedModel, family: Family) -> Family:
     """The family, restricted to the stacks that the model has: some encoder-decoder classes have only one of the two.
 
-    A decoder alone has no encoder to attend to, so its chain has no cross-attention. Of a pyramid, it is the last stage,
+    A decoder alone has no encoder to attend to, so its chain has no cross-attention. For a pyramid, it is the last stage,
     unless another one was chosen.
     """
     check_class(type(model).__name__)
@@ -99,7 +103,7 @@ def sequence_first(chain: Sequence[Part]) -> frozenset[str]:
 
 
 def _compiled(model: PreTrainedModel) -> str | None:
-    """The path of a module inside of the model that was compiled, if there is one."""
+    """The path of a compiled module within the model, if there is one."""
     return next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
 
 
@@ -109,11 +113,13 @@ def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
     if stack.seams is not None:
         return _loose(bare, stack.blocks, stack.seams)
     blocks = [block for path in stack.blocks.split("|") for block in _at_path(bare, path)]
+    if stack.cut is not None:
+        return [HalfBlock(block, stack.cut, first=first) for block in blocks for first in (True, False)]
     return list(dict.fromkeys(blocks))
 
 
 def _loose(bare: nn.Module, blocks: str, seams: Seams) -> list[nn.Module]:
-    """Blocks that stand for their parts, which lie in several lists or in a module that is not called."""
+    """Blocks that represent their parts, which are in several lists or in a module that is not called."""
     lists = {path.removesuffix(".*"): _at_path(bare, path) for path in blocks.split("&")}
     if len(lists) == 1:
         return [LooseBlock(dict(block.named_children()), seams) for block in next(iter(lists.values()))]

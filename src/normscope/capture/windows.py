@@ -1,6 +1,6 @@
-"""Windows: which token each row of a module is, where a block calls that module with windows of its tokens.
+"""Windows: which token each row of a module belongs to, if a block calls that module with windows of its tokens.
 
-The block itself says so: it is run again with the number of each token as its state, up to the call of the module.
+To find out, the block is run again with the number of each token as its state, up to the call of the module.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any, cast
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from normscope.errors import UnsupportedArchitectureError
 
@@ -22,7 +23,7 @@ class Windows:
     members: Int[Tensor, "window member"]
 
     def tokens(self, states: Any) -> Any:
-        """States `[batch * window, member, ...]` as `[batch, token, ...]`; all else as it is."""
+        """States `[batch * window, member, ...]` as `[batch, token, ...]`; anything else unchanged."""
         if not isinstance(states, Tensor):
             return states
         return states.unflatten(0, (-1, len(self.members))).flatten(1, 2)[:, self.members.flatten().argsort()]
@@ -51,11 +52,10 @@ def windows_in(
 ) -> Windows:
     """The windows with which a block calls the module at a path, when it is itself called with `hidden`.
 
-    What lies before that module is a norm at most, which leaves every token in its place.
+    At most a norm comes before that module, which does not move tokens.
     """
     batch, count, width = hidden.shape
-    numbers = torch.arange(1, count + 1, dtype=torch.float32, device=hidden.device)
-    states = numbers[None, :, None].expand(batch, -1, width).contiguous()
+    states = _numbered(count, width).to(hidden).expand(batch, -1, -1).contiguous()
     handles = [block.get_submodule(path).register_forward_pre_hook(_stop, with_kwargs=True)]
     handles += [norm.register_forward_hook(_unchanged) for norm in block.children() if isinstance(norm, nn.LayerNorm)]
     try:
@@ -64,7 +64,7 @@ def windows_in(
         else:
             block.forward(**{**kwargs, "hidden_states": states})
     except _Reached as reached:
-        members = reached.states[..., 0].long().unflatten(0, (batch, -1))[0] - 1
+        members = _numbers(reached.states).unflatten(0, (batch, -1))[0] - 1
     else:
         raise UnsupportedArchitectureError(f"The block does not call its {path!r}, where its family has windows.")
     finally:
@@ -78,6 +78,21 @@ def windows_in(
     if not torch.equal(members.flatten().sort().values, torch.arange(count, device=members.device)):
         raise UnsupportedArchitectureError(f"The windows with which the block calls its {path!r} overlap.")
     return Windows(members)
+
+
+_DIGITS, _BASE = 3, 128
+"""The number of a token in as many channels: half precision has no larger whole numbers exactly."""
+
+
+def _numbered(count: int, width: int) -> Float[Tensor, "token d"]:
+    """The number of each token, from 1, as its state."""
+    numbers = torch.arange(1, count + 1)[:, None]
+    digits = torch.cat([numbers // _BASE**place % _BASE for place in range(_DIGITS)], dim=-1)
+    return functional.pad(digits, (0, width - _DIGITS)).float()
+
+
+def _numbers(states: Float[Tensor, "*token d"]) -> Int[Tensor, "*token"]:
+    return (states[..., :_DIGITS].long() * _BASE ** torch.arange(_DIGITS, device=states.device)).sum(-1)
 
 
 def _stop(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -5,16 +5,16 @@ A branch opens at a `Fork` and closes at a `Residual`. With `F` everything betwe
     forwards:   y  = F(x) + x            the value that the fork set aside is added after the branch
     backwards:  g_x = F^T(g_y) + g_y     the covector that the residual set aside is added before the branch
 
-(or with what the steps `around` the branch make of x), so both folds keep a stack of bypasses and differ only in which step
-opens a branch and which one closes it. What is carried
-(a state, a decomposition, its bias, a covector) is up to the `Rules`: one method for each component. A fold can stop at any
-step and continue from the `Point` it reached, which may have been changed in between.
+(or with x transformed by the steps `around` the branch), so both folds keep a stack of bypasses and differ only in which
+step opens a branch and which one closes it. What is carried (a state, a decomposition, its bias, a covector) is up to the
+`Rules`: one method for each component. A fold can stop at any step and continue from the `Point` it reached, which may have
+been changed in between.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar, runtime_checkable
 
@@ -30,6 +30,7 @@ from normscope.chain.trace import (
     Scale,
     Transformation,
     Wiring,
+    map_components,
 )
 
 Summand = TypeVar("Summand")
@@ -46,6 +47,9 @@ class Carried(Protocol):
 
 Value = TypeVar("Value", bound=Carried)
 Component = TypeVar("Component")
+Attending = TypeVar("Attending")
+Normalising = TypeVar("Normalising")
+Feeding = TypeVar("Feeding")
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ def backward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Va
 
 
 def fold(steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]) -> Point[Value]:
-    """Along all the steps."""
+    """Forwards through all the steps."""
     for step in steps:
         start = forward(start, step, rules)
     return start
@@ -132,10 +136,31 @@ def fold(steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component
 def fold_back(
     steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]
 ) -> Point[Value]:
-    """Back along all the steps, the last one first."""
+    """Backwards through all the steps, the last one first."""
     for step in reversed(steps):
         start = backward(start, step, rules)
     return start
+
+
+def prepared(
+    steps: Sequence[Wiring | Transformation],
+    *,
+    attention: Callable[[Attention], Attending],
+    normalise: Callable[[Normalise], Normalising],
+    feed_forward: Callable[[FeedForward], Feeding],
+) -> tuple[Wiring | Attending | Normalising | Feeding, ...]:
+    """The chain with each component replaced by what its rule needs, which is computed once for many folds."""
+
+    def changed(step: Transformation) -> Attending | Normalising | Feeding:
+        match step:
+            case Attention():
+                return attention(step)
+            case Normalise():
+                return normalise(step)
+            case FeedForward():
+                return feed_forward(step)
+
+    return map_components(changed, steps)
 
 
 def _around(point: Point[Value], step: Fork, rules: ChainRules[Value, Component]) -> Point[Value]:

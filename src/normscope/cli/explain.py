@@ -1,4 +1,4 @@
-"""`normscope explain` and `normscope methods`: what made a model say this, and the methods of attribution."""
+"""`normscope explain` and `normscope methods`: why a model makes a prediction, and the methods of attribution."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.methods import Gives, Method
     from normscope.results.explanation import Explanation
+    from normscope.results.verification import Verification
 
 _ASKED = "What is explained"
 _TOP = 15
@@ -101,7 +102,7 @@ def explain_command(
     words: options.Words = False,
     units: Annotated[
         Literal["token", "word", "sentence", "turn"],
-        typer.Option("--units", help="What is summed up to one share.", rich_help_panel=_SHOWN),
+        typer.Option("--units", help="The units that share values are summed over.", rich_help_panel=_SHOWN),
     ] = "token",
     top: Annotated[
         int,
@@ -133,7 +134,7 @@ def explain_command(
     corpus_texts: dict[str, Any],
     model: ModelOptions,
 ) -> None:
-    """Show what made the model say this: what each token puts into a logit.
+    """Show why the model predicts this: what each token contributes to a logit.
 
     The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
@@ -185,21 +186,21 @@ def explain_command(
     if explanation.note:
         say(explanation.note, "yellow")
     chosen = "word" if words and units == "token" else units
+    verified = None if verify is None else _verified(explanation, verify)
     if out is not None and ending(out, RESULTS) == PAGE:
         _write_page(explanation, out, chosen)
     else:
         show_or_write(_in_units(explanation, chosen), out, flow, top)
-    if verify is not None:
-        _verify(explanation, verify)
+    if verified is not None:
+        from normscope.output.verification_terminal import verification_view
+
+        result_console().print(verification_view(verified))
 
 
-def _verify(explanation: Explanation, count: int) -> None:
-    """Cut edges in the model and print what came of it."""
-    from normscope.output.verification_terminal import verification_view
-
-    with working("Cutting edges"):
-        verified = explanation.verify(count)
-    result_console().print(verification_view(verified))
+def _verified(explanation: Explanation, count: int) -> Verification:
+    """Print the effects of edges that were cut in the model."""
+    with working("Cutting edges", "passes") as on_progress:
+        return explanation.verify(count, on_progress=on_progress)
 
 
 def methods_command(name: options.NamePart = None) -> None:

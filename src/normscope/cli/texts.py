@@ -1,4 +1,4 @@
-"""The texts that a command reads: the options that say how, the same for every command, and what they stand for."""
+"""The texts that a command reads: the options for them, which are the same for every command, and their meaning."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def messages_in(path: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{str(path)!r} is no JSON: {error}.") from error
+        raise FileError(f"{str(path)!r} is not JSON: {error}.") from error
     if not isinstance(found, list) or not all(isinstance(each, dict) for each in cast("list[object]", found)):
         raise InputError(f"{str(path)!r} has to hold a list of messages, each with a role and a content.")
     return cast("list[dict[str, str]]", found)
@@ -117,7 +117,7 @@ PAIRS = Expansion(TextOptions, TextOptions, without=("decoder_text", "target"))
 
 
 def renamed_option(old: str, old_value: _Value | None, new: str, new_value: _Value | None) -> _Value | None:
-    """The value of an option that may still be given by its old name, which says so."""
+    """The value of an option that may still be given by its old name, with a deprecation message."""
     if old_value is None:
         return new_value
     if new_value is not None:

@@ -163,7 +163,8 @@ def is_streamed(model: Model, sequence: TokenSequence, request: PullRequest) -> 
 
 def can_stream(model: Model) -> bool:
     """Whether the blocks of a model can be run again one by one: it is one stack under a language-model head."""
-    modules = model.family.encoder is None and model.family.stack.seams is None
+    stack = model.family.stack
+    modules = model.family.encoder is None and stack.seams is None and stack.cut is None
     return modules and head_of(model.module).task == "causal-lm"
 
 

@@ -25,9 +25,10 @@ from normscope.results import schema
 from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
-from normscope.results.explanation_words import meaning
+from normscope.results.explanation_words import cancellation_note, meaning
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.results.similarity import Similarity
+from normscope.results.verification import Verification
 from normscope.scopes import Scope
 
 _MOST_EDGES = 60_000
@@ -43,12 +44,15 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     adds_up = explanation.adds_up
     biases = explanation.biases if adds_up else [None] * len(explanation.targets)
     positions = [int(position) for position in dataset["target_position"].values]
+    remarks = [cancellation_note(explanation, [target]) for target in range(len(positions))]
     targets = [
-        {"name": name, "position": position, "value": value, "bias": bias, **account}
-        for name, position, value, bias, account in zip(
-            *(explanation.targets, positions, explanation.values, biases, _accounts(explanation)), strict=True
+        {"name": name, "position": position, "value": value, "bias": bias, "remark": remark, **account}
+        for name, position, value, bias, remark, account in zip(
+            *(explanation.targets, positions, explanation.values, biases, remarks, _accounts(explanation)), strict=True
         )
     ]
+    for place, verified in explanation.verified.items():
+        targets[place]["verified"] = verification_payload(verified)
     content = {
         "facts": pieces.facts(dataset),
         "method": explanation.method,
@@ -65,6 +69,17 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     if schema.IMAGE in dataset:
         content["image"] = pieces.image(dataset[schema.IMAGE].values)
     return content
+
+
+def verification_payload(verified: Verification) -> dict[str, object]:
+    """Edges that were cut in the model: what was predicted, and what was observed."""
+    changes = zip(verified.edges, verified.predicted, verified.observed, strict=True)
+    edges = [
+        {"layer": edge.layer, "query": edge.query, "key": edge.key, "predicted": predicted, "observed": observed}
+        for edge, predicted, observed in changes
+    ]
+    correlation = verified.correlation if np.isfinite(verified.correlation) else None
+    return {"edges": edges, "together": list(verified.together), "correlation": correlation}
 
 
 def _accounts(explanation: Explanation) -> list[dict[str, object]]:

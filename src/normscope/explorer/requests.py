@@ -56,6 +56,15 @@ class Question:
 
 
 @dataclass(frozen=True)
+class Proof:
+    """An explanation to verify: the job that it is from, its number there, and that of its value."""
+
+    job: str
+    explanation: int
+    target: int
+
+
+@dataclass(frozen=True)
 class Pairing:
     """A text to compare with another, or with several passages, which are ranked."""
 
@@ -161,6 +170,15 @@ class Reader:
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or not 0 <= at < _MOST_LABELS):
             raise InputError("'at' is the position of a token, from 0.")
         return Question(order, self._label(entry.get("label")), self._label(entry.get("against")), at)
+
+    def proof(self, content: Mapping[str, object]) -> Proof:
+        """The explanation whose strongest edges a request wants cut."""
+        requested = content.get("verify")
+        entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
+        numbers = [entry.get(name, 0) for name in ("explanation", "target")]
+        if not isinstance(entry.get("job"), str) or not all(type(each) is int and each >= 0 for each in numbers):
+            raise InputError("To verify an explanation, name its 'job' and the numbers of 'explanation' and 'target'.")
+        return Proof(entry["job"], *numbers)
 
     def pairing(self, content: Mapping[str, object]) -> Pairing:
         """The texts that a request wants compared. Every line of the second one that is not empty is a passage."""

@@ -24,11 +24,12 @@ from normscope.errors import InputError, NormscopeError
 from normscope.explorer.jobs import Job, Queue, QueueFull
 from normscope.explorer.page import bundle, shell
 from normscope.explorer.payload import exact_map
-from normscope.explorer.requests import Asking, Order, Pairing, Question, Reader, check_servable, described
+from normscope.explorer.requests import Asking, Order, Pairing, Proof, Question, Reader, check_servable, described
 from normscope.explorer.security import Guard, Rules
-from normscope.explorer.work import Result, analyse, answer, compare, explain
+from normscope.explorer.work import Result, analyse, answer, compare, explain, verify
 from normscope.methods import available_methods
 from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 _TITLE = "normscope"
 
@@ -198,6 +199,10 @@ class WebApp:
         if "explain" in content:
             question = self.reader.question(content)
             return lambda job: self._explain(job, question)
+        if "verify" in content:
+            proof = self.reader.proof(content)
+            explanation = self._explanation(proof)
+            return lambda job: self._verify(job, explanation, proof.target)
         if "similarity" in content:
             pairing = self.reader.pairing(content)
             return lambda job: self._compare(job, pairing)
@@ -218,6 +223,17 @@ class WebApp:
 
     def _explain(self, job: Job, question: Question) -> Result:
         return explain(question, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)
+
+    def _explanation(self, proof: Proof) -> Explanation:
+        """An explanation that was made here before."""
+        job = self.queue.jobs.get(proof.job)
+        known = [] if job is None or job.result is None else job.result.explanations
+        if proof.explanation >= len(known):
+            raise InputError("That explanation is not here (any more): request it again.")
+        return known[proof.explanation]
+
+    def _verify(self, job: Job, explanation: Explanation, target: int) -> Result:
+        return verify(explanation, target, tell=job.progress, cancelled=lambda: job.cancelled)
 
     def _compare(self, job: Job, pairing: Pairing) -> Result:
         return compare(pairing, most_tokens=self.limits.tokens, tell=job.progress, cancelled=lambda: job.cancelled)

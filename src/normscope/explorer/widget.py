@@ -1,10 +1,11 @@
 """The explorer in a notebook, through anywidget: Jupyter, VS Code, Colab and marimo show it, and it loads nothing.
 
-Owns the widget's traits and the messages that the front end sends: for a map at full precision, or for a window.
+Owns the widget's traits and the messages that the front end sends: for a map at full precision, a window, or edges to cut.
 """
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import anywidget
@@ -12,9 +13,11 @@ import traitlets
 
 from normscope.errors import NormscopeError
 from normscope.explorer.page import bundle, frame
-from normscope.explorer.payload import Shown, encoded, exact_map
+from normscope.explorer.payload import Shown, encoded, exact_map, verification_payload
 from normscope.explorer.windows import LongResults
+from normscope.explorer.work import EDGES_CUT
 from normscope.results.analysis import Analysis
+from normscope.results.explanation import Explanation
 
 
 class ExplorerWidget(anywidget.AnyWidget):
@@ -33,14 +36,14 @@ class ExplorerWidget(anywidget.AnyWidget):
 
     def _answer(self, _: object, content: dict[str, object], __: list[bytes]) -> None:
         """Answer a request for exact values or for a window; other messages are ignored."""
-        answers = {"exact": self._exact, "window": self._window}
+        answers = {"exact": self._exact, "window": self._window, "verify": self._verify}
         answer = answers.get(str(content.get("kind")))
         if answer is None:
             return
         try:
             values = answer(content)
         except (NormscopeError, KeyError, ValueError, IndexError, TypeError) as error:
-            self.send({"id": content.get("id"), "error": f"there is no such map ({error})"})
+            self.send({"id": content.get("id"), "error": f"there is no such map, window or explanation ({error})"})
             return
         self.send({"id": content.get("id")}, buffers=[values])
 
@@ -53,6 +56,11 @@ class ExplorerWidget(anywidget.AnyWidget):
     def _window(self, content: dict[str, Any]) -> bytes:
         window = self._long.window(str(content["part"]), int(content["row"]), int(content["column"]))
         return encoded(window).encode("ascii")
+
+    def _verify(self, content: dict[str, Any]) -> bytes:
+        explanations = [result for result in self._results if isinstance(result, Explanation)]
+        verified = explanations[int(content["explanation"])].verify(EDGES_CUT, target=int(content["target"]))
+        return json.dumps(verification_payload(verified)).encode("ascii")
 
     def _repr_html_(self) -> str | None:
         """For viewers of saved notebooks that do not support widgets."""

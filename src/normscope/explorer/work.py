@@ -5,15 +5,16 @@ The only module that knows how an analysis reports its progress and is stopped b
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 from PIL import Image
 
 from normscope.errors import InputError
-from normscope.explorer.payload import payload_json
+from normscope.explorer.payload import payload_json, verification_payload
 from normscope.explorer.predictions import decoder_text_of, explained_prediction
 from normscope.explorer.requests import Asking, Order, Pairing, Question, task_of
 from normscope.request import AnalysisOptions
@@ -21,10 +22,13 @@ from normscope.results.analysis import Analysis
 from normscope.results.explanation import Explanation
 from normscope.results.schema import NORMS
 
-__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "answer", "compare", "explain"]
+__all__ = ["Cancelled", "Order", "Result", "Steps", "analyse", "answer", "compare", "explain", "verify"]
 
 MOST_NEW_TOKENS = 100
 """Of an answer that a model gives."""
+
+EDGES_CUT = 10
+"""When a page asks what becomes of the strongest edges."""
 
 _SPLIT_BY_HEADS = (NORMS, "projections")
 
@@ -35,15 +39,16 @@ class Cancelled(Exception):
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a job: the analyses, and their payload for the front end."""
+    """The result of a job: the analyses and explanations, and their payload for the front end."""
 
     analyses: list[Analysis]
     payload: bytes
+    explanations: list[Explanation] = field(default_factory=list[Explanation])
 
     @property
     def size(self) -> int:
         """The size in bytes."""
-        return sum(map(_size, self.analyses)) + len(self.payload)
+        return sum(map(_size, [*self.analyses, *self.explanations])) + len(self.payload)
 
 
 class Steps:
@@ -97,7 +102,7 @@ def analyse(
         with steps.next() as on_progress:
             known, explanations = explained_prediction(explained, on_progress)
     payload = payload_json(*analyses, *explanations, predictions=known)
-    return Result(analyses, payload.encode("ascii"))
+    return Result(analyses, payload.encode("ascii"), explanations)
 
 
 def explain(
@@ -116,7 +121,7 @@ def explain(
     order = question.order
     _check_length(order, most_tokens)
     with Steps([len(order.analyzer.layers)], tell, cancelled).next() as on_progress:
-        explanation = order.analyzer.explain(
+        made = order.analyzer.explain(
             cast(Any, order.inputs),
             target=question.label,
             against=question.against,
@@ -124,7 +129,26 @@ def explain(
             decoder_text=decoder_text_of(order),
             on_progress=on_progress,
         )
-    return Result([], payload_json(cast(Explanation, explanation)).encode("ascii"))
+    explanation = cast(Explanation, made)
+    return Result([], payload_json(explanation).encode("ascii"), [explanation])
+
+
+def verify(
+    explanation: Explanation,
+    target: int,
+    *,
+    tell: Callable[[int, int], None],
+    cancelled: Callable[[], bool],
+) -> Result:
+    """Cut the strongest edges of an explanation in the real model.
+
+    Raises:
+        NormscopeError: nothing can be cut there.
+        Cancelled: nobody wants the result any more.
+    """
+    with Steps([1 + EDGES_CUT], tell, cancelled).next() as told:
+        verified = explanation.verify(EDGES_CUT, target=target, on_progress=told)
+    return Result([], json.dumps(verification_payload(verified)).encode("ascii"))
 
 
 def compare(
@@ -199,6 +223,6 @@ def _check_length(order: Order, most_tokens: int) -> None:
             raise InputError(f"The text has {count} tokens, and this server takes at most {most_tokens}.")
 
 
-def _size(analysis: Analysis) -> int:
-    own = int(analysis.dataset.nbytes)
-    return own + _size(analysis.encoder) if analysis.has_encoder else own
+def _size(result: Analysis | Explanation) -> int:
+    own = int(result.dataset.nbytes)
+    return own + _size(result.encoder) if result.has_encoder else own

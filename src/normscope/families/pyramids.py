@@ -6,18 +6,26 @@
 | the norms come after the branches | Swin v2 |
 | the number of heads differs from stage to stage | all |
 | there is no norm after the last block | Donut |
+| a token looks at tokens that a convolution merged, in all stages but the last | PVT, PVT v2, SegFormer |
+| a convolution in the feed-forward mixes neighbouring tokens, so that it is a layer of its own | PVT v2, SegFormer |
+| there is a class token in the last stage only | PVT |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from normscope.families.spec import (
     BranchNorm,
     Config,
+    DispatchedAttention,
     Family,
+    GridConvolution,
     LayerNormPart,
+    LinearMixer,
+    MixerAlone,
     PlainPart,
     PreNorm,
     ProbedAttention,
@@ -95,6 +103,136 @@ def _blocks_of_all_stages(config: Config) -> int:
     return sum(config.depths)
 
 
+# ---- stages whose attention looks at merged tokens -------------------------------------------------------------------
+
+_MERGED = "its attention looks at keys that a convolution makes of several tokens each, which no component describes"
+
+
+@dataclass(frozen=True)
+class _ReducedStages:
+    """The stages of a model whose attention looks at tokens that are merged by the factor `reduction` of their stage.
+
+    `merges` names the list of how many tokens of the stage before it one of a stage is high and wide. Blocks that are `cut`
+    have two topologies, one for each half.
+    """
+
+    blocks: str
+    topologies: Callable[[int], tuple[Topology, ...]]
+    reduction: str
+    merges: str
+    cut: str | None = None
+    special: tuple[str, ...] = ()
+
+    def __call__(self, config: Config) -> list[Stage]:
+        merged, factors = getattr(config, self.merges), getattr(config, self.reduction)
+        count = config.num_encoder_blocks
+        last = (False,) * (count - 1) + (True,)
+        return [
+            Stage(
+                number=index + 1,
+                count=count,
+                stack=self.stack(index),
+                pixels=math.prod(merged[: index + 1]),
+                special=self.special if last[index] else (),
+                refused=_MERGED if factors[index] > 1 or getattr(config, "linear_attention", False) else "",
+            )
+            for index in range(count)
+        ]
+
+    def stack(self, index: int) -> Stack:
+        """The blocks of a stage, or their halves."""
+        return self._stack(str(index), _Repeated(self.topologies(index), _Of("depths", index)))
+
+    def everything(self) -> Stack:
+        """Those of all stages."""
+        return self._stack("*", _Repeated(self.topologies(0), _blocks_of_all_stages))
+
+    def _stack(self, stage: str, layers: _Repeated) -> Stack:
+        return Stack(self.blocks.format(stage=stage), layers, depth=layers.depth, cut=self.cut)
+
+
+@dataclass(frozen=True)
+class _Repeated:
+    """The topologies of the parts of a block, over and over."""
+
+    of_block: tuple[Topology, ...]
+    blocks: Callable[[Config], int]
+
+    def __call__(self, config: Config) -> tuple[Topology, ...]:
+        return self.of_block * self.blocks(config)
+
+    def depth(self, config: Config) -> int:
+        """The number of layers."""
+        return len(self(config))
+
+
+def _convolving_network(norm: str, first: str, activation: str, second: str) -> MixerAlone:
+    """A feed-forward with a convolution over neighbouring tokens before its activation."""
+    convolution = GridConvolution("mlp.dwconv.dwconv", f"mlp.{activation}")
+    value, output = SplitHeads(f"mlp.{first}"), f"mlp.{second}"
+    return MixerAlone(LinearMixer("mlp", None, value, output, 1, norm=LayerNormPart(norm), convolution=convolution))
+
+
+def _probed(stage: int, value: str, output: str) -> ProbedAttention:
+    heads = _Of("num_attention_heads", stage)
+    return ProbedAttention("attention", SplitHeads(value), output, norm=LayerNormPart("layer_norm_1"), heads=heads)
+
+
+def _pvt_topologies(stage: int) -> tuple[PreNorm]:
+    attention = _probed(stage, "attention.self.value", "attention.output.dense")
+    network = PlainPart("mlp.dense1", "mlp.intermediate_act_fn", "mlp.dense2")
+    return (PreNorm(attention, LayerNormPart("layer_norm_2"), network),)
+
+
+def _pvt_v2_topologies(stage: int) -> tuple[MixerAlone, MixerAlone]:
+    network = _convolving_network("layer_norm_2", "dense1", "intermediate_act_fn", "dense2")
+    return MixerAlone(_probed(stage, "attention.value", "attention.proj")), network
+
+
+def _segformer_topologies(stage: int) -> tuple[MixerAlone, MixerAlone]:
+    norm, value = LayerNormPart("layernorm_before"), SplitHeads("attention.v_proj")
+    attention = DispatchedAttention("attention", value, "attention.o_proj", norm=norm)
+    return MixerAlone(attention), _convolving_network("layernorm_after", "fc1", "activation_fn", "fc2")
+
+
+def _reduced(name: str, stages: _ReducedStages) -> Family:
+    return Family(name, (name,), stages.everything(), longest=unlimited, reads="image", pyramid=stages)
+
+
+PVT = _reduced(
+    "pvt",
+    _ReducedStages(
+        blocks="encoder.block.{stage}.*",
+        topologies=_pvt_topologies,
+        reduction="sequence_reduction_ratios",
+        merges="patch_sizes",
+        special=("[CLS]",),
+    ),
+)
+PVT_V2 = _reduced(
+    "pvt_v2",
+    _ReducedStages(
+        blocks="encoder.layers.{stage}.blocks.*",
+        topologies=_pvt_v2_topologies,
+        reduction="sr_ratios",
+        merges="strides",
+        cut="layer_norm_2",
+    ),
+)
+SEGFORMER = _reduced(
+    "segformer",
+    _ReducedStages(
+        blocks="stages.{stage}.blocks.*",
+        topologies=_segformer_topologies,
+        reduction="sr_ratios",
+        merges="strides",
+        cut="layernorm_after",
+    ),
+)
+
+# ---- stages with windows -------------------------------------------------------------------------------------------
+
+
 def _family(name: str, *types: str, topology: Callable[[int], Topology]) -> Family:
     everything = Stack("encoder.layers.*.blocks.*", topology(0), depth=_blocks_of_all_stages, windows="attention")
     return Family(name, types, everything, longest=unlimited, reads="image", pyramid=_SwinStages(topology))
@@ -104,4 +242,4 @@ SWIN = _family("swin", "swin", topology=_swin_topology)
 SWINV2 = _family("swinv2", "swinv2", topology=_swinv2_topology)
 DONUT = _family("donut-swin", "donut-swin", topology=_donut_topology)
 
-FAMILIES = (SWIN, SWINV2, DONUT)
+FAMILIES = (SWIN, SWINV2, DONUT, PVT, PVT_V2, SEGFORMER)

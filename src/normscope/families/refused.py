@@ -78,7 +78,7 @@ _TYPES: dict[str, str] = {
     ),
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 pvt pvt_v2 segformer swiftformer"),
+    _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
@@ -132,7 +132,7 @@ _TYPES: dict[str, str] = {
     ),
     _SERIES: ("autoformer informer patchtsmixer patchtst time_series_transformer timesfm timesfm2_5"),
     _OTHER: (
-        "blt bros canine cohere_compass_text cosmos3_edge_text dinov3_vit dpr "
+        "blt bros canine cohere_compass_text cosmos3_edge_text dpr "
         "embedding_gemma2_text glm5_next_text "
         "layoutlmv2 layoutlmv3 lilt "
         "muse_glimmer_assistant muse_spark_text openai_privacy_filter pixio t5gemma2"

@@ -2,9 +2,10 @@
 
 | trap | where |
 |---|---|
-| a vector multiplies what a branch adds (layer scale), a parameter of the block or of a module | BEiT, Data2Vec; DINOv2 |
-| the feed-forward is plain or gated by configuration | DINOv2 |
-| register tokens stand between the class token and the patches | DINOv2 with registers |
+| a vector multiplies what a branch adds (layer scale), of the block or of a module | BEiT, Data2Vec; DINOv2, DINOv3 |
+| the feed-forward is plain or gated by configuration | DINOv2, DINOv3 |
+| register tokens stand between the class token and the patches | DINOv2 with registers, DINOv3 |
+| what is called the base model is the encoder, without the patches | DINOv3 |
 | there is no class token | I-JEPA, SigLIP |
 | patches are given as a list, with the shape of the image beside it | SigLIP 2 |
 | a model of two towers takes an image and a text: each tower is a model of its own | CLIP, SigLIP |
@@ -91,9 +92,12 @@ DATA2VEC = Family(
 )
 
 
-def _dinov2_topology(config: Config) -> PreNorm:
-    plain = PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2", layer_scale="layer_scale2.lambda1")
-    gated = GatedPart("mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj", layer_scale="layer_scale2.lambda1")
+_SCALED_GATE = GatedPart(
+    "mlp.gate_proj", "mlp.up_proj", "mlp.act_fn", "mlp.down_proj", layer_scale="layer_scale2.lambda1"
+)
+
+
+def _dino(network: PlainPart | GatedPart) -> PreNorm:
     return PreNorm(
         attention=DispatchedAttention(
             "attention",
@@ -103,14 +107,33 @@ def _dinov2_topology(config: Config) -> PreNorm:
             layer_scale="layer_scale1.lambda1",
         ),
         feed_forward_norm=LayerNormPart("norm2"),
-        feed_forward=gated if config.use_swiglu_ffn else plain,
+        feed_forward=network,
     )
+
+
+def _dinov2_topology(config: Config) -> PreNorm:
+    plain = PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2", layer_scale="layer_scale2.lambda1")
+    return _dino(_SCALED_GATE if config.use_swiglu_ffn else plain)
 
 
 DINOV2 = Family(
     "dinov2",
     ("dinov2", "dinov2_with_registers"),
     Stack("encoder.layer.*", _dinov2_topology),
+    longest=unlimited,
+    reads="image",
+)
+
+
+def _dinov3_topology(config: Config) -> PreNorm:
+    plain = PlainPart("mlp.up_proj", "mlp.act_fn", "mlp.down_proj", layer_scale="layer_scale2.lambda1")
+    return _dino(_SCALED_GATE if config.use_gated_mlp else plain)
+
+
+DINOV3 = Family(
+    "dinov3",
+    ("dinov3_vit",),
+    Stack("model.layer.*", _dinov3_topology),
     longest=unlimited,
     reads="image",
 )
@@ -148,4 +171,4 @@ CAUSAL_TEXT_TOWER = Family(
 
 TEXT_TOWER = Family("siglip-text", ("siglip_text_model", "tipsv2_text_model"), Stack("encoder.layers.*", _TOWER))
 
-FAMILIES = (VIT, BEIT, DATA2VEC, DINOV2, IMAGE_TOWER, PATCHES_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)
+FAMILIES = (VIT, BEIT, DATA2VEC, DINOV2, DINOV3, IMAGE_TOWER, PATCHES_TOWER, CAUSAL_TEXT_TOWER, TEXT_TOWER)

@@ -1,4 +1,4 @@
-"""Images as inputs: through the model's own processor to pixels, and from pixels to patches as tokens.
+"""Images as inputs: converted to pixels by the model's own processor, and then to patches as tokens.
 
 A token is a patch, named by its row and column; tokens before the patches (a class token, registers) are special.
 """
@@ -15,6 +15,7 @@ from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from normscope.capture import bare_model
 from normscope.errors import InputError
 from normscope.families.spec import Stage, image_config
 from normscope.inputs.sequence import NO_WORD, TokenSequence
@@ -28,7 +29,7 @@ def read_images(
 ) -> tuple[list[TokenSequence], bool]:
     """The patch sequences of an image or of a list of images, and whether it was a single image.
 
-    Of a pyramid, the tokens are those of one `stage`.
+    For a pyramid, the tokens are those of one `stage`.
     """
     single = not isinstance(inputs, list | tuple)
     items = [inputs] if single else list(cast(Sequence[object], inputs))
@@ -102,13 +103,15 @@ def noise(model: PreTrainedModel, count: int, generator: torch.Generator) -> dic
 
 
 def _reads_patches(model: PreTrainedModel) -> bool:
-    """Whether a model reads a list of patches, whose number differs from image to image, and no picture (SigLIP 2)."""
-    tower = getattr(model.base_model, "vision_model", model.base_model)
+    """Whether a model reads a list of patches, whose number differs from image to image, instead of a picture (SigLIP
+    2)."""
+    bare = bare_model(model)
+    tower = getattr(bare, "vision_model", bare)
     return hasattr(getattr(tower, "embeddings", None), "resize_positional_embeddings")
 
 
 def _packed(pixels: Tensor, shape: object, model: PreTrainedModel, image: Image.Image | None = None) -> TokenSequence:
-    """The patches of an image, of which the model gets only those that are there, without padding."""
+    """The patches of an image, without padding."""
     if shape is None:
         raise InputError("An encoded image of this model needs 'spatial_shapes': how many rows and columns of patches.")
     rows, columns = (int(number) for number in torch.as_tensor(shape).flatten())
@@ -127,9 +130,10 @@ def _packed(pixels: Tensor, shape: object, model: PreTrainedModel, image: Image.
 
 def _patches(pixels: Tensor, image: np.ndarray | None, model: PreTrainedModel, stage: Stage | None) -> TokenSequence:
     """The tokens that the model makes of an image: its special tokens, then the patches row by row."""
+    pixels = pixels.to(model.dtype)  # not all models convert them
     if stage is not None:  # every token there is, of an image that was padded to whole ones
         rows, columns = (-(-length // stage.pixels) for length in pixels.shape[-2:])
-        return _sequence([], rows, columns, {"pixel_values": pixels}, image)
+        return _sequence(list(stage.special), rows, columns, {"pixel_values": pixels}, image)
     size = image_config(model.config).patch_size
     height, width = (size, size) if isinstance(size, int) else tuple(size)
     rows, columns = pixels.shape[-2] // height, pixels.shape[-1] // width
@@ -155,7 +159,8 @@ def _sequence(
 
 
 def _special_tokens(model: PreTrainedModel) -> list[str]:
-    tower = getattr(model.base_model, "vision_model", model.base_model)
+    bare = bare_model(model)
+    tower = getattr(bare, "vision_model", bare)
     embeddings = getattr(tower, "embeddings", None)
     names = (("cls_token", "[CLS]"), ("class_embedding", "[CLS]"), ("distillation_token", "[DIST]"))
     found = [name for attribute, name in names if isinstance(getattr(embeddings, attribute, None), Tensor)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from normscope.capture import family_in
+from normscope.capture import bare_model, family_in
 from normscope.capture.stacks import block_pattern
 from normscope.errors import ModelError, few, listing
 from normscope.families import Family
@@ -49,7 +49,7 @@ def check_complete(
 
 
 def _is_computed(model: PreTrainedModel, name: str) -> bool:
-    """Whether a weight holds sinusoidal positions, which are constants and need not be saved."""
+    """Whether a weight is a table of sinusoidal positions, which are constants and need not be saved."""
     return "Sinusoidal" in type(model.get_submodule(name.rpartition(".")[0])).__name__
 
 
@@ -62,7 +62,7 @@ def _does_not_fit(model: PreTrainedModel, stack: Stack, name: str) -> bool:
     if match is None:
         return False
     try:
-        block = model.base_model.get_submodule(match[1])
+        block = bare_model(model).get_submodule(match[1])
     except AttributeError:
         return not _predicts_further(model, stack, match[1])
     owner, _, kind = match[2].rpartition(".")

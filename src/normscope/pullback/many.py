@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from normscope.chain.fold import ChainRules, Point, fold_back
+from normscope.chain.fold import ChainRules, Point, fold_back, prepared
 from normscope.chain.head_trace import HeadTrace, Pick
 from normscope.chain.linear import LinearisedNetwork, deviation, linearised, scale_back
 from normscope.chain.trace import (
@@ -25,8 +25,6 @@ from normscope.chain.trace import (
     Norm,
     Normalise,
     OwnFeedForward,
-    Transformation,
-    map_components,
 )
 from normscope.pullback.block import composed_values
 from normscope.pullback.head import pull_back_rows
@@ -175,7 +173,7 @@ class PreparedBlock:
     def __init__(self, trace: LayerTrace, rows: Int[Tensor, " row"] | None = None) -> None:
         self.hidden, self.rows = trace.hidden, rows
         selected = trace if rows is None else trace.select(rows)
-        self.steps = map_components(_prepared, selected.steps)
+        self.steps = prepared(selected.steps, attention=_Attention.of, normalise=_Norm.of, feed_forward=_Network.of)
 
     def pull(self, covectors: Carried) -> Covectors:
         """The covectors at the block's input."""
@@ -203,16 +201,6 @@ class PreparedBlock:
         if self.rows is None:
             return covectors
         return covectors.new_zeros(len(self.hidden), *covectors.shape[1:]).index_add_(0, self.rows, covectors)
-
-
-def _prepared(step: Transformation) -> _Prepared:
-    match step:
-        case Attention():
-            return _Attention.of(step)
-        case Normalise():
-            return _Norm.of(step)
-        case FeedForward():
-            return _Network.of(step)
 
 
 class _Way(ChainRules[Carried, _Prepared]):

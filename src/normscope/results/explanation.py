@@ -6,8 +6,9 @@ what flows through every layer.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
 from normscope.results.turns import with_turns
-from normscope.results.verification import Verification, named_edges, strongest_edges, verification
+from normscope.results.verification import Explained, Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -53,6 +54,9 @@ class Explanation(StackResult):
 
     cuts: EdgeCuts | None = None
     """What runs the model again, where it is at hand."""
+
+    verified: Mapping[int, Verification] = MappingProxyType({})
+    """What `verify` has found last, by the number of the value: pages show it."""
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 
@@ -392,13 +396,20 @@ class Explanation(StackResult):
         return flow_of(edges.values.astype(np.float64), relevance.values, tokens, keys, share)
 
     def verify(
-        self, k: int = 10, *, target: int = 0, edges: Sequence[tuple[int, int, int]] | None = None
+        self,
+        k: int = 10,
+        *,
+        target: int = 0,
+        edges: Sequence[tuple[int, int, int]] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
     ) -> Verification:
         """Cut the `k` strongest edges in the real model, and compare the change of the value with what is predicted.
 
         An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
         itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
+        That is so with counted weights too: a cut takes away all that weight and value make together, not the edge's share.
         `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
+        The page of this explanation shows what was found.
 
         Examples:
             >>> verified = explanation.verify(k=5)
@@ -415,9 +426,14 @@ class Explanation(StackResult):
         place, values = self.index_of(target), self._flowing(names.EDGES)
         numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
-        changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
-        self.cuts.check_same(place, self.values[place])
-        return verification(self.cuts, chosen, changes, place, self.tokens)
+        shares = [float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        cuts = EdgeCuts(self.cuts.asked)  # the model's values, which it keeps, are not kept here
+        cuts.check_same(place, self.values[place])
+        found = verification(
+            cuts, chosen, Explained(tuple(shares), str(self.attrs["weights"])), place, self.tokens, on_progress
+        )
+        self.verified = {**self.verified, place: found}
+        return found
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 

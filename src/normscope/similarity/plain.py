@@ -1,4 +1,4 @@
-"""Embeddings as everyone computes them: a plain forward pass, then pooling, dense layers and norms on its last states.
+"""Embeddings computed in the usual way: a plain forward pass, then pooling, dense layers and norms on its last states.
 
 Shares nothing with the steps that similarities are decomposed by, so that it is a check of them.
 """
@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from typing import cast
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
+from transformers import PreTrainedModel
 
+from normscope.capture import bare_model
 from normscope.capture.hooks import model_lock
 from normscope.errors import InputError, ModelError
 from normscope.inputs import Batch
@@ -36,8 +39,8 @@ def bare(model: Model) -> Model:
             f"{model.name} has an encoder and a decoder, and an embedding is made by one of them: load its encoder alone "
             f"(T5EncoderModel and the like)."
         )
-    base = model.module.base_model
-    return model if base is model.module else replace(model, module=base)
+    base = bare_model(model.module)
+    return model if base is model.module else replace(model, module=cast(PreTrainedModel, base))
 
 
 def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
-from normscope.capture import Side, blocks_of, capture_sides, family_in, module_between
+from normscope.capture import Side, bare_model, blocks_of, capture_sides, family_in, module_between
 from normscope.capture.head_blocks import given_logits
 from normscope.capture.heads import capture_head
 from normscope.capture.hooks import evaluation_mode, hooks
@@ -84,7 +84,7 @@ def assert_family(
     7. Padding: a padded sequence of a batch gives what it gives alone.
     8. Model restored: hooks, training flags, attention implementation and outputs are as before.
 
-    Of a family with stages, each of them is checked.
+    Of a family with stages, each of them is checked that is analysed.
 
     Args:
         family: the description under test.
@@ -116,7 +116,8 @@ def check_family(
     """`assert_family`, with the largest errors that it found."""
     check_whole(type(model).__name__)
     if family.pyramid is not None and family.stage is None:
-        stages = [family.at_stage(model.config, stage.number) for stage in family.pyramid(model.config)]
+        numbers = [stage.number for stage in family.pyramid(model.config) if not stage.refused]
+        stages = [family.at_stage(model.config, number) for number in numbers]
         found = [check_family(stage, model, inputs, tolerance=tolerance) for stage in stages]
         return Figures(max(each.completeness for each in found), max(each.oracle for each in found))
     figures = Figures()
@@ -143,7 +144,7 @@ def _block_outputs(model: PreTrainedModel, family: Family, inputs: Mapping[str, 
                 outputs[name] = (output if isinstance(output, Tensor) else output[0]).clone()
 
             handles += [block.register_forward_hook(note) for block in blocks_of(model, stack)]
-        model.base_model(**inputs, **options_of(family))
+        bare_model(model)(**inputs, **options_of(family))
     return outputs
 
 

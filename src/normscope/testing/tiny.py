@@ -84,6 +84,12 @@ _DELTA_RULE = {**_TWO_KINDS, "linear_num_key_heads": 2, "linear_num_value_heads"
 _PYRAMID = {"image_size": 16, "patch_size": 2, "embed_dim": 16, "depths": [2, 2], "num_heads": [2, 4], "window_size": 2}
 """Two stages, with windows that are shifted in the second block of each."""
 
+_REDUCED = {
+    **{"num_encoder_blocks": 2, "depths": [2, 2], "strides": [4, 2], "patch_sizes": [7, 3], "image_size": 32},
+    **{"hidden_sizes": [16, 32], "num_attention_heads": [2, 4], "mlp_ratios": [2, 2], "sr_ratios": [2, 1]},
+}
+"""Two stages, of which the first looks at merged tokens."""
+
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
 _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0}}
@@ -138,6 +144,8 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
     "splinter": {"question_token_id": 7},
     **dict.fromkeys(("swin", "swinv2", "donut-swin"), _PYRAMID),
+    "pvt": {**_REDUCED, "patch_sizes": [4, 2], "sequence_reduction_ratios": [2, 1]},
+    **dict.fromkeys(("pvt_v2", "segformer"), _REDUCED),
     "xmod": {"default_language": "en_XX"},
     "youtu": {**_LATENT, "head_dim": 4},
     "zaya": {"num_experts_per_tok": 1},

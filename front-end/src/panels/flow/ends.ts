@@ -94,7 +94,7 @@ export class Ends extends Panel<FlowView> {
         const each = state.units === "sentence" ? eachOf(value, members) : "";
         return barLine({
           name: each === "" ? key : h("span", { class: "summed" }, key, h("small", {}, each)),
-          size: Math.max(-1, Math.min(1, value / most)),
+          size: value / most,
           diverging,
           colour: signColour(value, dark),
           value: format.signed(value),

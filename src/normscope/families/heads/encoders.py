@@ -14,6 +14,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from normscope.errors import HeadError
 from normscope.families.heads.decoders import (
     CLASSIFIER,
@@ -451,10 +453,25 @@ def _dinov2_image(config: Config) -> Head:
     return Head("image-classification", (*_VIT, AveragePart(halves), ScalePart(float(len(halves)))))
 
 
+def _last_stage(path: str, *rest: HeadPart) -> Callable[[Config], Head]:
+    """A classifier of the last stage of a pyramid, whose norm is at a path with the number of that stage."""
+
+    def head(config: Config) -> Head:
+        norm = LayerNormPart(f"base_model.{path.format(stage=config.num_encoder_blocks - 1)}")
+        return Head("image-classification", (norm, *rest, CLASSIFIER))
+
+    return head
+
+
 IMAGES: Table = {
     **for_each("IJepa", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
     **for_each("CLIP MetaClip2", _image(_PATCHES, CLASSIFIER)),
     **for_each("Swin Swinv2", _image(*_VIT, MeanOfPositions(), CLASSIFIER)),
+    "SegformerForImageClassification": _last_stage("stages.{stage}.layer_norm", MeanOfPositions()),
+    "PvtV2ForImageClassification": _last_stage("encoder.layers.{stage}.layer_norm", MeanOfPositions()),
+    "PvtForImageClassification": Head(
+        "image-classification", (LayerNormPart("base_model.encoder.layer_norm"), *FIRST, CLASSIFIER)
+    ),
     **for_each("DonutSwin", _image(MeanOfPositions(), CLASSIFIER)),
     **for_each("Siglip Siglip2", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
     **for_each("Beit Data2VecVision", {"ForImageClassification": _beit_image}),

@@ -296,6 +296,8 @@ class Stack:
     `between` is the path, below the bare model, of a module that lies between two of the blocks, if there is one.
     `windows` is the path, below the block, of a module that is called with windows of the tokens instead of all of them,
     each as a sequence of its own: attention then looks at the tokens of its own window.
+    `cut` is the path of a part of the block where it is cut in two, each half a layer: what this part reads leaves the first
+    and enters the second. So it is where both halves mix tokens.
     """
 
     blocks: str
@@ -305,6 +307,7 @@ class Stack:
     between: str | None = None
     seams: Seams | None = None
     windows: str | None = None
+    cut: str | None = None
 
     def topologies(self, config: Config) -> tuple[Topology, ...]:
         """The topology of every layer of a model."""
@@ -350,13 +353,16 @@ class _WithoutCross:
 class Stage:
     """A stage of a pyramid: its `number` (from 1) of `count`, its blocks, and how many pixels its tokens are high and wide.
 
-    Between two stages tokens are merged, so that each stage has tokens of its own.
+    Between two stages tokens are merged, so that each stage has tokens of its own, after `special` ones. What is `refused`
+    is not analysed, for a reason.
     """
 
     number: int
     count: int
     stack: Stack
     pixels: int
+    special: tuple[str, ...] = ()
+    refused: str = ""
 
     def __str__(self) -> str:
         return f"stage {self.number} of {self.count}"
@@ -403,6 +409,8 @@ class Family:
         if number is not None and not 1 <= number <= len(stages):
             raise SelectionError(f"There is no stage {number}: the model has stages 1 to {len(stages)}.")
         stage = stages[-1 if number is None else number - 1]
+        if stage.refused:
+            raise UnsupportedArchitectureError(f"The {stage} of this model is not analysed: {stage.refused}.")
         return replace(self, stack=stage.stack, stage=stage)
 
     def __repr__(self) -> str:

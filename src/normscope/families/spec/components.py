@@ -419,6 +419,16 @@ class ShortConvolution:
 
 @final
 @dataclass(frozen=True)
+class GridConvolution:
+    """A convolution of every channel of its own over the rows and columns of an image's tokens, and its `activation`, a
+    module of the block. The output of a token has as much of each of its neighbours as the kernel says."""
+
+    module: str
+    activation: str
+
+
+@final
+@dataclass(frozen=True)
 class DecayedProducts:
     """Weights that are products of queries and keys, `exp(-decay)` times as much with every token between them (lightning
     attention).
@@ -466,7 +476,7 @@ class LinearMixer:
     heads: int
     values: str = "value"
     norm: NormPart | None = None
-    convolution: ShortConvolution | None = None
+    convolution: ShortConvolution | GridConvolution | None = None
     gate: ChannelGate | None = None
     output_norm: ContextNormPart | None = None
     component: ClassVar[str] = "Attn"

@@ -460,7 +460,7 @@ class Analyzer(Model):
             False
             >>> both = analyzer.explain(["The opera singer sang.", "It rained."], direction="state", at=["singer", -1])
             >>> [each.top(1)["token"].item() for each in both]
-            ['singer', '.']
+            ['singer', 'rained']
         """
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)

@@ -286,9 +286,11 @@ class Analysis(StackResult):
         """The same with the turns of a chat for tokens, reduced as words are; what the template adds is one unit more.
 
         Examples:
-            >>> analysis.turns()
-            Traceback (most recent call last):
-            normscope.errors.InputError: There are no turns here: the input was no chat. ...
+            >>> reader = ns.load()
+            >>> reader.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+            >>> chat = [{"role": "user", "content": "It rained."}, {"role": "assistant", "content": "Indeed."}]
+            >>> reader.analyze(chat).turns().tokens
+            ['template', '1 user', '2 assistant']
         """
         return self._with(
             lambda dataset: units.by_word(with_turns(dataset, ""), keys=keys, queries=queries, unit="turn")

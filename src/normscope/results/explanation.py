@@ -465,9 +465,11 @@ class Explanation(StackResult):
         Attention sinks stay separate. For an explanation of the messages of a chat.
 
         Examples:
-            >>> explanation.turns()
-            Traceback (most recent call last):
-            normscope.errors.InputError: There are no turns here: the input was no chat. ...
+            >>> analyzer = ns.load()
+            >>> analyzer.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+            >>> chat = [{"role": "user", "content": "It rained."}, {"role": "assistant", "content": "Indeed."}]
+            >>> analyzer.explain(chat, direction="state").turns().tokens
+            ['user', 'template', '1 user', '2 assistant']
         """
         encoder = None if self._encoder is None else Explanation(_by_turn(self._encoder.dataset))
         return Explanation(_by_turn(self._dataset), encoder)

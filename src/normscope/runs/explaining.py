@@ -51,6 +51,12 @@ class ExplainedCorpus:
     """The explanations of a corpus: their file, if they were written to one, and the manifest.
 
     Made by `normscope.explain_corpus`.
+
+    Examples:
+        >>> import normscope as ns
+        >>> explained = ns.explain_corpus(["The opera singer sang.", "It rained."], direction="state")
+        >>> explained
+        ExplainedCorpus(2 texts, 12 rows)
     """
 
     path: Path | None
@@ -59,11 +65,21 @@ class ExplainedCorpus:
 
     @property
     def table(self) -> Table:
-        """All rows, as an Arrow table."""
+        """All rows, as an Arrow table.
+
+        Examples:
+            >>> explained.table.column_names[:3]
+            ['text', 'where', 'target']
+        """
         return self.rows if self.rows is not None else _read(cast(Path, self.path))
 
     def to_pandas(self) -> pd.DataFrame:
-        """All rows, as a DataFrame."""
+        """All rows, as a DataFrame.
+
+        Examples:
+            >>> explained.to_pandas()["token"].tolist()[:3]
+            ['[CLS]', 'the', 'opera']
+        """
         return self.table.to_pandas()
 
     def __repr__(self) -> str:

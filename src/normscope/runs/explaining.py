@@ -68,7 +68,7 @@ class ExplainedCorpus:
         """All rows, as an Arrow table.
 
         Examples:
-            >>> explained.table.column_names[:3]
+            >>> ns.explain_corpus(["It rained."], direction="state").table.column_names[:3]
             ['text', 'where', 'target']
         """
         return self.rows if self.rows is not None else _read(cast(Path, self.path))
@@ -77,8 +77,8 @@ class ExplainedCorpus:
         """All rows, as a DataFrame.
 
         Examples:
-            >>> explained.to_pandas()["token"].tolist()[:3]
-            ['[CLS]', 'the', 'opera']
+            >>> ns.explain_corpus(["It rained."], direction="state").to_pandas()["token"].tolist()[:3]
+            ['[CLS]', 'it', 'rained']
         """
         return self.table.to_pandas()
 

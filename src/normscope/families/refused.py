@@ -38,7 +38,9 @@ _ALTUP = (
     "and layers without keys and values of their own: a chain has one stream"
 )
 _HYPER = "its residual streams are mixed by matrices made of the states (hyper-connections): a chain has one stream"
-_FUSED_ATTENTION = "its attention is one call of a function of PyTorch that is given all weights: no module outputs values, or reads heads"
+_FUSED_ATTENTION = (
+    "its attention is one call of a function of PyTorch with all weights: no module outputs values, or reads heads"
+)
 _SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
 _NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (

@@ -1,10 +1,8 @@
 /** The explorer itself, mounted anywhere: maps and flows behind one head, one state for all. */
 import type { Choice } from "./draw/controls";
 import { h } from "./draw/dom";
-import { inkOf } from "./draw/ink";
 import { Flows } from "./flows";
 import type { Host } from "./hosts/host";
-import { Lifetime } from "./lifetime";
 import { Maps } from "./maps";
 import { type Analysis, decodeAnalysis } from "./model/analysis";
 import { decodeExplanation, type Explanation } from "./model/explanation";
@@ -15,12 +13,13 @@ import { FLOW, fitFlow, fitState, formatState, initialState, parseState, type St
 import { Store } from "./model/store";
 import { Targets } from "./model/targets";
 import { countOf, kindsOf, label } from "./model/tokens";
+import { Page } from "./page";
 import { Exports } from "./panels/exports";
 import type { Verify } from "./panels/flow/cuts";
 import { type Heading, Masthead } from "./panels/masthead";
 import { VIEWS, viewsOf } from "./panels/views";
 import type { Scene, Section } from "./section";
-import { runShortcut, type Shortcut } from "./shortcuts";
+import type { Shortcut } from "./shortcuts";
 
 const VERSION = 5;
 const HEADS = "heads";
@@ -57,8 +56,8 @@ export function failure(root: HTMLElement, error: unknown): void {
 }
 
 class Explorer {
-  private readonly lifetime = new Lifetime();
   private readonly store: Store;
+  private readonly page: Page<State>;
   private readonly initial: State;
   private readonly views: string[];
   private readonly targets: Targets;
@@ -67,7 +66,6 @@ class Explorer {
   private readonly masthead: Masthead;
   /** The request of the address that is being explained. */
   private pending = "";
-  private readonly darkScheme = window.matchMedia("(prefers-color-scheme: dark)");
 
   private viewShown = "";
 
@@ -88,7 +86,8 @@ class Explorer {
     const names = analyses.flatMap((analysis, index) => viewsOf(analysis, { index, count }));
     this.views = [...new Set(names), ...(this.targets.any ? [FLOW] : [])];
     this.initial = { ...initialState(analyses[0] ?? null, explanations[0] ?? null), ...start };
-    this.store = new Store(this.fitted(parseState(host.readState(), this.initial)));
+    this.store = new Store(this.withHeads(this.fitted(parseState(host.readState(), this.initial))));
+    this.page = new Page(root, host, this.store);
     const choices: Choice[] = this.views.map((value) => ({ value, label: VIEWS[value]?.label ?? "Flow" }));
     this.maps = panes.length > 0 ? new Maps(this.store, panes, host, choices) : null;
     const explain = host.explain ? (request: ExplainRequest): Promise<void> => this.explain(request) : null;
@@ -103,11 +102,8 @@ class Explorer {
   }
 
   dispose(): void {
-    this.lifetime.end();
-    this.store.close();
-    for (const panel of [this.masthead, ...this.sections]) panel.dispose();
-    this.root.classList.remove("explorer", "comparison");
-    this.root.replaceChildren();
+    this.page.dispose([this.masthead, ...this.sections]);
+    this.root.classList.remove("comparison");
   }
 
   private get sections(): Section[] {
@@ -138,21 +134,17 @@ class Explorer {
 
   private build(): void {
     const { root } = this;
-    root.classList.add("explorer");
     root.classList.toggle("comparison", this.panes.length > 1);
     root.replaceChildren(this.masthead.element);
   }
 
   private listen(): void {
     this.store.subscribe((state) => this.changed(state));
-    this.lifetime.listen<KeyboardEvent>(this.host.alone ? document : this.root, "keydown", (event) =>
-      runShortcut([...this.section.shortcuts, ...this.shortcuts()], event),
+    this.page.listen(
+      () => [...this.section.shortcuts, ...this.shortcuts()],
+      () => this.show(this.store.state),
+      (fragment) => this.fitted(parseState(fragment, this.initial)),
     );
-    this.lifetime.listen(this.darkScheme, "change", () => this.show(this.store.state));
-    const unsubscribe = this.host.onState?.((fragment) =>
-      this.store.set(this.fitted(parseState(fragment, this.initial))),
-    );
-    if (unsubscribe) this.lifetime.onEnd(unsubscribe);
   }
 
   private fitted(state: State): State {
@@ -170,7 +162,7 @@ class Explorer {
     const name = formatRequest(request);
     if (this.targets.numberOf(name) === undefined) {
       const explanation = await decodeExplanation(await this.host.explain!(request));
-      if (this.lifetime.ended) return;
+      if (this.page.ended) return;
       this.explanations.push(explanation);
       this.targets.answer(name, explanation);
     }
@@ -190,11 +182,6 @@ class Explorer {
       this.store.set({ explain: "" });
     }
     this.pending = "";
-  }
-
-  private dark(): boolean {
-    const { theme } = this.store.state;
-    return theme === "auto" ? this.darkScheme.matches : theme === "dark";
   }
 
   private changed(state: State): void {
@@ -218,11 +205,9 @@ class Explorer {
   }
 
   private show(shared: State): void {
-    if (this.lifetime.ended) return;
+    if (this.page.ended) return;
     const begun = performance.now();
-    this.root.dataset.theme = this.dark() ? "dark" : "light";
-    this.host.applyTheme?.(this.dark());
-    const scene: Scene = { shared, look: { ink: inkOf(this.root), dark: this.dark() } };
+    const scene: Scene = { shared, look: this.page.look() };
     if (!this.mounted.has(this.section)) this.root.append(this.section.element);
     this.mounted.add(this.section);
     for (const section of this.mounted) section.element.hidden = section !== this.section;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 from support.tiny_architectures import BART, GROUPED, ids, tiny
 from torch import Tensor, nn
 from transformers import (
@@ -23,6 +25,8 @@ from transformers.masking_utils import eager_mask
 
 import normscope as ns
 from normscope.explain.cutting import Edge
+from normscope.output.verification_terminal import verification_view
+from normscope.results.verification import Verification
 
 IDS: Any = ids(5, 9, 7, 30, 12, 8)
 
@@ -121,16 +125,47 @@ def test_what_is_predicted_is_what_flows_along_the_edge() -> None:
         assert predicted == pytest.approx(-edges[edge.layer - 1, edge.query, edge.key])
 
 
+@pytest.mark.parametrize("weights", ["half", "players", "joint"])
+def test_what_is_predicted_keeps_weights_as_they_were_by_whichever_rule_they_are_counted(weights: Any) -> None:
+    analyzer, edges = ns.load(llama()), [(3, 5, 2), (2, 2, 1), (1, 3, 0)]
+    constant = analyzer.explain(IDS, target=[11]).verify(edges=edges)
+    explanation = analyzer.explain(IDS, target=[11], weights=weights)
+    counted = explanation.verify(edges=edges)
+    np.testing.assert_allclose(counted.predicted, constant.predicted, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(counted.observed, constant.observed, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(constant.explained.shares, -np.asarray(constant.predicted), rtol=1e-9, atol=1e-12)
+    flows = [float(explanation.edges(layer).values[query, key]) for layer, query, key in edges]
+    assert counted.explained.shares == pytest.approx(flows) and counted.explained.weights == weights
+    assert not np.allclose(counted.explained.shares, constant.explained.shares, rtol=1e-3)
+
+
+def test_the_terminal_says_that_counted_weights_were_kept() -> None:
+    analyzer = ns.load(llama())
+    constant, counted = (analyzer.explain(IDS, target=[11], weights=each).verify(3) for each in ("constant", "half"))
+    assert "share" not in shown(constant) and "as they were" not in shown(constant)
+    assert "share" not in constant.to_pandas() and counted.to_pandas()["share"].tolist() == list(
+        counted.explained.shares
+    )
+    assert "share" in shown(counted) and "weights=half" in shown(counted)
+
+
+def shown(verified: Verification) -> str:
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(verification_view(verified))
+    return console.export_text()
+
+
 def test_what_flows_through_two_edges_counts_once() -> None:
     explanation = ns.load(llama()).explain(IDS, target=[11])
     assert explanation.cuts is not None
     upper, lower = Edge(3, 5, 2), Edge(2, 2, 1)  # after layer 2, token 2 is read along the upper edge alone
     both, alone = (explanation.cuts.predicted(edges) for edges in ([upper, lower], [upper]))
-    torch.testing.assert_close(both, alone, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(both.together, alone.together, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(both.alone[:1], alone.alone, rtol=1e-9, atol=1e-12)
     beside = Edge(3, 5, 0)
     torch.testing.assert_close(
-        explanation.cuts.predicted([upper, beside]),
-        alone + explanation.cuts.predicted([beside]),
+        explanation.cuts.predicted([upper, beside]).together,
+        alone.together + explanation.cuts.predicted([beside]).together,
         rtol=1e-9,
         atol=1e-12,
     )

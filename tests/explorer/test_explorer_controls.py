@@ -72,6 +72,14 @@ def test_words_and_special_tokens_are_as_in_python(show: Callable[..., Any], ana
     assert_same(shown.values(), expected(wanted))
 
 
+def test_a_page_opened_at_the_heads_begins_where_there_are_some(show: Callable[..., Any], analysis: Analysis) -> None:
+    shown = show(analysis, fragment="view=heads&scope=AttnResLnFf&layer=2")
+    assert shown.page.locator(".head").count() == 12
+    assert shown.title() == "Layer 2, attention"
+    shown.page.locator(".layers button").nth(2).click()
+    assert shown.title() == "Layer 3, attention"
+
+
 def test_heads_are_shown_where_they_are_apart(show: Callable[..., Any], analysis: Analysis) -> None:
     shown = show(analysis, fragment="norm=none&scope=Attn")
     heads = shown.page.get_by_role("combobox", name="Head")

@@ -13,9 +13,21 @@ export function align(from: readonly string[], to: readonly string[]): number[] 
   const [a, b] = [from.map(folded), to.map(folded)];
   if (a.length === b.length && a.every((token, index) => token === b[index])) return byPosition;
   if (a.length * b.length > MOST_CELLS) return byPosition;
-  const counterparts = commonSubsequence(a, b);
+  const counterparts = withMoved(commonSubsequence(a, b), a, b);
   const matches = counterparts.filter((index) => index >= 0).length;
   return matches < FEWEST_MATCHES * Math.min(a.length, b.length) ? byPosition : counterparts;
+}
+
+/** A token that is elsewhere in the other text is linked, too, if each text has it once. */
+function withMoved(counterparts: number[], a: string[], b: string[]): number[] {
+  const once = (tokens: string[], token: string): number =>
+    tokens.indexOf(token) === tokens.lastIndexOf(token) ? tokens.indexOf(token) : -1;
+  const taken = new Set(counterparts);
+  return counterparts.map((index, at) => {
+    if (index >= 0 || once(a, a[at]!) < 0) return index;
+    const place = once(b, a[at]!);
+    return taken.has(place) ? -1 : place;
+  });
 }
 
 function commonSubsequence(a: string[], b: string[]): number[] {

@@ -102,6 +102,8 @@ export interface TargetPayload {
   /** What stays with attention weights, as a whole and by the tokens looked at (the encoder's last), where it is counted. */
   routed?: number;
   lookedAt?: number[];
+  /** What to know of how it adds up; mostly nothing. */
+  remark?: string;
   /** What came of its strongest edges in the real model, where they were cut. */
   verified?: VerificationPayload;
 }

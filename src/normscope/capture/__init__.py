@@ -74,9 +74,10 @@ class Side:
     """One stack to capture: the lengths of its sequences (and of those it attends to), its layers, and a callback.
 
     `components` is the number of components of the chain to capture (default all), so that no more is stored than needed.
-    `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed
-    for these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
-    self-attentions also have what their weights are made of, where it is `"known"`, or everywhere (`"required"`).
+    `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed for
+    these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
+    self-attentions also have the queries and keys of their weights, where these are `"known"`, or everywhere
+    (`"required"`).
     """
 
     stack: Stack
@@ -140,7 +141,7 @@ def capture_sides(
     head_hooks: Callable[[], list[RemovableHandle]] | None = None,
     to_the_end: bool = False,
 ) -> None:
-    """The same for several stacks of one model (encoder and decoder) in one forward pass.
+    """The same for several stacks of one model (encoder and decoder), in one forward pass.
 
     `head_hooks` are registered on the whole model, with its task head. The pass ends after the last requested layer, or,
     with `to_the_end`, after the head.
@@ -181,7 +182,7 @@ def capture_sides(
 
 @dataclass(frozen=True)
 class BlockCall:
-    """How a block was called in a pass, so that it can be run again by itself: `hidden` is what entered it."""
+    """How a block was called in a pass, so that it can be run again by itself: `hidden` is its input."""
 
     layer: int
     block: nn.Module
@@ -215,7 +216,7 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
 
 
 def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
-    """The attentions of a block whose weights are what they make of the identity."""
+    """The attentions of a block whose weights are measured by running them on the identity."""
     parts = [part for part in attentions_in(chain) if isinstance(part, DispatchedAttention) and part.probed]
     return [_original(block.get_submodule(part.module)) for part in parts]
 
@@ -344,7 +345,7 @@ class _Listener:
                 self.side.consume(self.layer, sequence, trace)
 
     def _recorder(self, path: str, axes: tuple[int, int] | None) -> Recorder:
-        """Of the input and output of a module, whose states have two axes exchanged."""
+        """Exchanges two axes of the states in the input and output of a module."""
 
         def note(_: nn.Module, args: Arguments, kwargs: Keywords, output: Any) -> None:
             if self.captured is not None:

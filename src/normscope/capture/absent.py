@@ -1,6 +1,6 @@
-"""Steps that stand for components which other layers of a stack have, and a layer has not.
+"""Steps that stand for components which a layer lacks and other layers of its stack have.
 
-Layers of different kinds then have the same scopes. What is not there adds nothing, or changes nothing.
+Layers of different kinds then have the same scopes. A missing component adds nothing, or changes nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from normscope.chain.trace import (
 
 
 def absent(component: str, view: SequenceView, *, below: bool) -> Step:
-    """The step of a component that a layer has not."""
+    """The step of a component that a layer lacks."""
     match component:
         case "Attn":
             return _no_attention(view.hidden, below=below)
@@ -42,7 +42,7 @@ def _no_attention(hidden: Tensor, *, below: bool) -> SelfAttention:
 
 
 def _no_network(hidden: Tensor) -> SequentialFeedForward:
-    """One neuron that nothing enters and nothing leaves."""
+    """One neuron whose input and output weights are zero."""
     length, d = hidden.shape
     network = Plain(Linear(hidden.new_zeros(1, d)), recognise(torch.nn.functional.relu), Linear(hidden.new_zeros(d, 1)))
     rows = torch.arange(length, device=hidden.device)

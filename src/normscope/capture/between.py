@@ -27,9 +27,8 @@ _LIBRARIES = ("accelerate", "torch", "transformers")
 
 
 class Joints:
-    """Compares what enters each block of a stack with what left the block before it.
-
-    Where a model goes on to write into these states, values that it does not change are compared with a copy (`copied`).
+    """Compares the input of each block of a stack with the output of the block before it. If a model modifies these states
+    in place, values that it does not change are compared with a copy (`copied`).
     """
 
     def __init__(self, model: PreTrainedModel, *, copied: bool = False) -> None:

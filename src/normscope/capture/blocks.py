@@ -1,7 +1,7 @@
 """Traces of blocks: which tensor of the model plays which role in the chain.
 
-From the description of a block, its weights and what was captured of a call, to the trace of each sequence. Nothing is known
-here of what is computed with them.
+From the description of a block, its weights and a captured call, to the trace of each sequence. What is computed with
+traces is not known here.
 """
 
 from __future__ import annotations
@@ -159,8 +159,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
-    `whole` is whether the chain goes to the end of the block, and not just as far as requested, `scores` whether attentions
-    also have what their weights are made of, where it is known or everywhere.
+    `whole` is whether the chain goes to the end of the block, and not just as far as requested; `scores` is whether
+    attentions also have the queries and keys of their weights, where these are known or everywhere.
     """
 
     chain: Sequence[Part]
@@ -345,7 +345,7 @@ class TraceBuilder:
         return _gated(part, weights, view, rows)
 
     def _scores(self, part: DispatchedAttention, view: SequenceView, weights: Tensor) -> Scores | None:
-        """What the weights are made of; nothing where that is not known, unless it is required."""
+        """The queries and keys of the weights; `None` where they are not known, unless they are required."""
         if self.scores == "no":
             return None
         try:
@@ -435,7 +435,8 @@ class TraceBuilder:
                 return (*routed, _times(part.factor, self._shared_expert(part, view)))
 
     def _normalised_inside(self, norm: RmsNormPart, expert: Expert, view: SequenceView) -> Expert:
-        """A norm of the neurons: its weight is in the last matrix, its deviations are weights of what the network adds."""
+        """A norm of the neurons: its weight is folded into the last matrix, its deviations into the weights of the
+        network's output."""
         states, network = view.input(norm.module), expert.network
         assert isinstance(network, Gated)
         inside = self.weights.norm(norm, states)
@@ -449,7 +450,7 @@ class TraceBuilder:
         return expert if part.gate is None else replace(expert, weights=view.output(part.gate).sigmoid().squeeze(-1))
 
     def _own_feed_forward(self, part: BesideAttention, view: SequenceView) -> OwnFeedForward:
-        """Checks what completeness cannot: a feed-forward that also read the attention would add up just as well."""
+        """Checks what completeness does not show: a feed-forward that also read the attention would add up just as well."""
         hidden, norm = view.input(watched_modules(part.feed_forward)[0]), part.norm.module
         if not (torch.equal(view.input(norm), view.hidden) and torch.equal(view.output(norm), hidden)):
             raise UnsupportedArchitectureError(

@@ -1,4 +1,4 @@
-"""Gates and norms between what the heads of a mixer output and its output projection."""
+"""Gates and norms between the outputs of a mixer's heads and its output projection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from normscope.families.spec import (
 
 
 def watched_in_gates(part: DispatchedAttention | LinearMixer) -> tuple[str, ...]:
-    """The submodules that gate or normalise what the heads output."""
+    """The submodules that gate or normalise the outputs of the heads."""
     gate = (part.gate.source.module,) if isinstance(part.gate, ChannelGate) else ()
     return gate if part.output_norm is None else (*gate, part.output_norm.module)
 
@@ -34,7 +34,7 @@ def watched_in_gates(part: DispatchedAttention | LinearMixer) -> tuple[str, ...]
 def with_gates(
     attention: Attention, part: DispatchedAttention | LinearMixer, read: BlockWeights, view: SequenceView
 ) -> Attention:
-    """The same with what its heads are multiplied by, channel by channel, and how they are normalised."""
+    """The same with the factors of its heads, channel by channel, and their normalisation."""
     if isinstance(part.gate, ChannelGate):
         entering = gate_inputs(part.gate, view, attention).transpose(0, 1)
         attention = replace(attention, **_gated(part.gate.activation, entering))
@@ -50,7 +50,7 @@ def with_gates(
 
 
 def gate_inputs(gate: ChannelGate, view: SequenceView, attention: Attention) -> Float[Tensor, "query head d_head"]:
-    """What enters the gate of every query and channel."""
+    """The input of the gate of every query and channel."""
     heads, d_head, _ = attention.output.shape
     return value_share(gate.source, view.output(gate.source.module), heads, d_head)
 

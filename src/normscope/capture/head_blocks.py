@@ -1,6 +1,5 @@
-"""The traces of a task head: from its description, its weights and what was captured of a pass.
-
-Knows which tensor of the model plays which role in the head, and nothing of what is computed with them.
+"""The traces of a task head: from its description, its weights and a captured pass. Knows which tensor of the model plays
+which role in the head, but not what is computed with them.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ def _last_module(chain: Sequence[HeadPart]) -> str:
 
 @dataclass
 class CapturedHead:
-    """What was captured of one pass of the whole model, for a padded batch: `[batch, position, ...]`."""
+    """The captured tensors of one pass of the whole model, for a padded batch: `[batch, position, ...]`."""
 
     arguments: Keywords = field(default_factory=dict)
     taken: dict[str, Arguments] = field(default_factory=dict)
@@ -103,7 +102,7 @@ def given_logits(model: PreTrainedModel, head: Head, output: Any) -> list[Tensor
 
 
 def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int, length: int) -> Tensor:
-    """One sequence's `[row, label]` of what a model outputs for a batch.
+    """The logits `[row, label]` of one sequence in the output for a batch.
 
     The output is `[batch, position, label]`, `[batch, label]`, or one `[batch, (question,) position]` for each label.
     """
@@ -118,7 +117,7 @@ def logits_of(model: PreTrainedModel, head: Head, output: object, sequence: int,
 
 @dataclass(frozen=True)
 class HeadTraceBuilder:
-    """Builds the trace of a head for one sequence of what was captured. `states` are those of the whole batch.
+    """Builds the trace of a head for one sequence of a captured batch. `states` are those of the whole batch.
 
     Everything is on the device of the states, except what is as large as a vocabulary, which is not moved.
     """

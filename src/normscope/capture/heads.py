@@ -91,7 +91,7 @@ class HeadListener:
         return [builder.trace(self.head) for builder in self._builders(_HEAD, self.lengths)]
 
     def encoder_ends(self) -> list[EncoderEnd]:
-        """What happens between the encoder's last block and the states that the decoder reads, for every sequence."""
+        """The steps between the encoder's last block and the states that the decoder reads, for every sequence."""
         return [
             EncoderEnd(builder.own_states(), builder.steps(self.encoder_parts, builder.length))
             for builder in self._builders(_ENCODER, self.encoder_lengths or ())

@@ -1,7 +1,6 @@
-"""Attention and hooks: capture runs the model's eager attention, which returns its weights, if that computes the same.
-
-The implementations in transformers differ from eager attention in rounding alone. A custom attention function may compute
-anything, and the maps would then describe another model.
+"""Attention and hooks: capture runs the model's eager attention, which returns its weights, if that computes the same as
+the model's own. The implementations in transformers differ from eager attention in rounding alone. A custom attention
+function may compute anything, and the maps would then describe another model.
 """
 
 from __future__ import annotations
@@ -169,7 +168,7 @@ class RowWeights:
 
 @dataclass(frozen=True)
 class Attended:
-    """What reached an attention function: queries and keys `[batch, head, token, d_key]`, the mask, and all else."""
+    """The arguments of an attention function: queries and keys `[batch, head, token, d_key]`, the mask, and all others."""
 
     query: Tensor
     key: Tensor
@@ -179,7 +178,7 @@ class Attended:
 
 
 class _Reached(Exception):
-    """Ends the call of an attention module where it would attend."""
+    """Ends the call of an attention module at the call of its attention function."""
 
     def __init__(self, attended: Attended) -> None:
         super().__init__()
@@ -226,7 +225,7 @@ def recorded_attention(
     """The model's own eager attention for all modules, with listeners on those that have one.
 
     With `rows`, attention of more queries than that is computed that many at a time, and listeners get `RowWeights`. The
-    weights of `probed` modules are what their eager attention makes of the identity as values.
+    weights of `probed` modules are the outputs of their eager attention for the identity as values.
     """
     check_attention(model, listeners)
     AttentionInterface.register(IMPLEMENTATION, _recorded_eager_attention)
@@ -316,7 +315,8 @@ def _refuse_global_hooks(model: nn.Module) -> None:
 
 
 def intercepted_attention(module: nn.Module, call: Callable[[], object]) -> Attended:
-    """What reaches the attention function in a call of an attention module, which ends there. Attention must be recorded."""
+    """The arguments of the attention function in a call of an attention module, which ends there. Attention must be
+    recorded."""
     _intercepted.add(module)
     try:
         call()

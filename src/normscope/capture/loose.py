@@ -1,7 +1,7 @@
-"""Blocks that are no modules, or are not called as such: what they are made of, with hooks where states enter and leave.
+"""Blocks that are not modules, or are not called as such: their parts, with hooks where states enter and leave.
 
-A loose block stands for its parts wherever a block is looked at. States that lie otherwise than `[batch, token, d]` are
-handed to hooks as they should lie.
+A loose block stands for its parts wherever a block is looked at. States in another layout than `[batch, token, d]` are
+passed to hooks in that layout.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LooseBlock(nn.Module):
     def register_forward_pre_hook(
         self, hook: Callable[..., Any], *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """On what enters the block."""
+        """A hook on the input of the block."""
 
         def enters(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             read = tuple(turned(arg, self.seams.axes) for arg in args)
@@ -51,7 +51,7 @@ class LooseBlock(nn.Module):
         with_kwargs: bool = False,
         always_call: bool = False,
     ) -> RemovableHandle:
-        """On what leaves the block."""
+        """A hook on the output of the block."""
 
         def leaves(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object], output: object) -> None:
             given = turned(output, self.seams.axes)
@@ -112,12 +112,12 @@ class HalfBlock(nn.Module):
 
 
 def turned(value: Any, axes: tuple[int, int] | None) -> Any:
-    """States with two of their axes exchanged; all else as it is."""
+    """States with two of their axes exchanged; anything else unchanged."""
     return value.transpose(*axes) if axes is not None and isinstance(value, Tensor) and value.dim() == 3 else value
 
 
 def _refuse_change(result: object) -> None:
-    """The states also go around the first part of the block, so that others in their place would not reach all of it."""
+    """The states also bypass the first part of the block, so replacing them there would not reach all of it."""
     if result is not None:
         raise UnsupportedArchitectureError(
             "The blocks of this model are no modules that are called with a state and give one out, so that its states "

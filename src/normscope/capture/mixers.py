@@ -1,6 +1,7 @@
 """Mixers that are linear in their values: their effective weights, and how a short convolution makes the values.
 
-The weights are what the model's own mixing function makes of the identity as values, with everything else as in its call.
+The weights are the output of the model's own mixing function for the identity as values, with all other arguments as in its
+call.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from normscope.families.spec import ChannelScan, DecayedProducts, GridConvolutio
 
 
 def mixing_weights(part: LinearMixer, read: BlockWeights, view: SequenceView) -> Float[Tensor, "head query key"]:
-    """`A`, with `o_i = sum_j A[h, i, j] v_hj`: what the mixing function makes of the identity, some tokens at a time."""
+    """`A`, with `o_i = sum_j A[h, i, j] v_hj`: the output of the mixing function for the identity, some tokens at a
+    time."""
     if part.function is None:
         return torch.eye(view.length, dtype=view.dtype, device=view.device).expand(part.heads, -1, -1)
     if isinstance(part.function, DecayedProducts):
@@ -67,7 +69,7 @@ def _decayed_products(
 
 
 def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor, "tap_head query key"]:
-    """For every tap of a convolution, the weights of the token that many tokens after each key; zero after the last one."""
+    """For every tap of a convolution, the weights of the token that far after each key; zero after the last one."""
     if taps == 1:
         return weights
     keys = weights.shape[-1]
@@ -80,7 +82,7 @@ def shifted(weights: Float[Tensor, "head query key"], taps: int) -> Float[Tensor
 
 @dataclass(frozen=True)
 class Mixed:
-    """What a mixer mixes: the weights and values of every tap of its convolution, and how the values are made."""
+    """The inputs of a mixer: the weights and values of every tap of its convolution, and how the values are computed."""
 
     weights: Float[Tensor, "tap_head query key"]
     values: Float[Tensor, "tap_head key d_head"]
@@ -88,7 +90,7 @@ class Mixed:
 
 
 def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int, *, below: bool) -> Mixed:
-    """The weights, and what every token puts into the values; below attention also how that is made."""
+    """The weights, and the contribution of every token to the values; below attention also how it is computed."""
     projected = value_share(part.value, view.output(part.value.module), part.heads, d_head).transpose(0, 1)
     if isinstance(part.function, ChannelScan):
         weights, slopes, offset = _scanned(part, part.function, read, view, projected)
@@ -111,7 +113,8 @@ def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int
 def _scanned(
     part: LinearMixer, scan: ChannelScan, read: BlockWeights, view: SequenceView, projected: Tensor
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """The same of a recurrence by channel: its taps are in its weights, so that slopes only tell values from a bias."""
+    """The same for a recurrence by channel: its taps are part of its weights, so slopes only separate values from a
+    bias."""
     assert isinstance(part.convolution, ShortConvolution)
     scanned = Scanned.of(part, scan, view)
     entering = scanned.values if scan.gates_values else None
@@ -140,9 +143,8 @@ def _convolved(
     projected: Float[Tensor, "head key d_head"],
     mixed_values: Float[Tensor, "head key d_head"] | None = None,
 ) -> tuple[Float[Tensor, "tap_head key d_head"], Float[Tensor, "tap_head key d_head"] | None]:
-    """What every tap multiplies the projected values by, the slope of the activation included, and what the bias adds.
-
-    Where it is known what is mixed (`mixed_values`), the slope is by how much that is what the convolution outputs.
+    """The factor of the projected values for every tap, including the slope of the activation, and what the bias adds. If
+    the mixed values are known (`mixed_values`), the slope is their ratio to the output of the convolution.
     """
     heads, keys, d_head = projected.shape
     channels = slice(heads * d_head) if part.values_first else slice(-heads * d_head, None)

@@ -1,6 +1,5 @@
-"""The calls of mixing functions, seen while the model runs: functions of a modelling file, and methods of a module.
-
-For as long as somebody listens, a function of ours stands in the place of the model's, and calls it.
+"""Records the calls of mixing functions while the model runs: functions of a modelling file, and methods of a module. While
+there are listeners, the model's function is replaced by one of ours that calls it.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _lock = threading.Lock()
 
 @dataclass
 class _Replaced:
-    """A function of a modelling file with ours in its place, and for how many captures."""
+    """A function of a modelling file that ours replaces, and for how many captures."""
 
     original: Callable[..., Any]
     count: int = 0
@@ -59,7 +58,7 @@ class Mixer:
 
 @contextmanager
 def recorded_mixing(mixers: Iterable[Mixer]) -> Generator[None]:
-    """While it lasts, listeners are called with every call of a mixing function inside of their mixers."""
+    """A context in which listeners receive every call of a mixing function within their mixers."""
     mixers = list(mixers)
     places = {mixer.place for mixer in mixers}
     handles = [handle for mixer in mixers for handle in _hooks(mixer)]

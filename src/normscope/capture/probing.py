@@ -1,4 +1,4 @@
-"""The weights of attentions that show none: their module is run again with the identity in the place of its values.
+"""The weights of attentions that do not output them: their module is run again with the identity in place of its values.
 
 Only that the attention is linear in its values is assumed, and the proof of the trace refuses it where it is not.
 """
@@ -21,7 +21,7 @@ from normscope.families.spec import ProbedPart, SequenceFirst
 def probed_weights(
     block: nn.Module, part: ProbedPart, heads: int, width: int, args: Arguments, kwargs: Keywords
 ) -> Float[Tensor, "batch head query key"]:
-    """What each value is multiplied by, from a call of the attention; `width` is that of what enters its output."""
+    """The factor of each value, from a call of the attention; `width` is that of the input of its output projection."""
     probe = _Probe(part, heads, width // heads)
     seen: list[Tensor] = []
     module = block.get_submodule(part.module)
@@ -61,7 +61,7 @@ class _Probe:
         return made
 
     def advance(self) -> int:
-        """Go on to the next keys; how many were these."""
+        """Continue with the next keys; returns how many these were."""
         assert self.keys is not None
         count = min(self.d_head, self.keys - self.start)
         self.start += count

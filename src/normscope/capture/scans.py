@@ -1,7 +1,7 @@
 """Recurrences whose weights differ by channel (Mamba-1, RG-LRU): every channel is a head of one number.
 
-Their weights are what the model's own function makes of the identity: each key token in turn is the only one with values,
-all of them as a batch. That is a number for every query, key and channel, so that inputs have to be short.
+Their weights are the output of the model's own function for the identity: in each row of a batch, one key token alone has
+values. There is a number for every query, key and channel, so inputs have to be short.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ class Scanned:
 
     @property
     def values(self) -> Float[Tensor, "head key channel"]:
-        """What the recurrence mixes, every channel a head."""
+        """The inputs of the recurrence, every channel a head."""
         values: Tensor = self.arguments["hidden_states"][0]
         return (values if self.scan.channels_first else values.T)[:, :, None]
 
     def weights(self) -> Float[Tensor, "head query key"]:
-        """What the function makes of the identity, some keys at a time."""
+        """The output of the function for the identity, some keys at a time."""
         weights = self.values.new_zeros(self.channels, self.length, self.length)
         some = max(1, _STATES_AT_ONCE // (self.channels * self.length))
         for start in range(0, self.length, some):
@@ -94,9 +94,9 @@ class Scanned:
 def joined_taps(
     own: Float[Tensor, "head query key"], slopes: Float[Tensor, "tap_head key one"], offset: Tensor | None
 ) -> Float[Tensor, "joined_head query key"]:
-    """The weights of what the projection outputs, all taps of the convolution together: `sum_s a[i, j + s] slopes[s, j]`.
+    """The weights of the projection's outputs, summed over the taps of the convolution: `sum_s a[i, j + s] slopes[s, j]`.
 
-    Where the convolution has a bias, those of what it adds (the recurrence's `own`) come before them.
+    If the convolution has a bias, its weights (the recurrence's `own`) come before them.
     """
     heads = len(own)
     weights = own.new_zeros(heads if offset is None else 2 * heads, *own.shape[1:])

@@ -1,8 +1,9 @@
 """Queries and keys of an attention, as the model's own code makes them, and the way back from them to the states.
 
 The attention module runs once more, up to where it would attend, with gradients. The norms inside of it divide by the
-deviations of the pass and are otherwise linear, so that queries and keys are affine in what the module reads: whatever it
-does to them (rotations by positions, norms, biases, fused or narrow projections) is the model's own code and no description.
+deviations of the pass and are otherwise linear, so queries and keys are affine in the module's input. Whatever is done to
+them (rotations by positions, norms, biases, fused or narrow projections) is done by the model's own code, without a
+description.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ from normscope.families.spec import (
 )
 
 _ALTERED = {"softcap": "soft-capped", "s_aux": "beside a sink of their own", "sinks": "beside a sink of their own"}
-"""Arguments of attention functions that do something else to scores than scale them, add to them and take the softmax."""
+"""Arguments of attention functions that change scores in other ways than scaling, adding and the softmax."""
 
 _KINDS: tuple[Callable[[str], NormPart], ...] = (RmsNormPart, UnitRmsNormPart, LayerNormPart, UnitLayerNormPart)
 
 
 WantedScores = Literal["no", "known", "required"]
-"""Whether what attention weights are made of is captured: not, where it is known, or everywhere."""
+"""Whether the queries and keys of attention weights are captured: not, where they are known, or everywhere."""
 
 
 def scores_of(
     part: DispatchedAttention, read: BlockWeights, view: SequenceView, weights: Float[Tensor, "head query key"] | None
 ) -> Scores:
-    """The scores of one sequence of a call, which must make its `weights`, where these are at hand."""
+    """The scores of one sequence of a call. Their softmax must equal its `weights`, if these are available."""
     if part.probed or isinstance(part.gate, HeadGate):
         raise UnsupportedArchitectureError(
             f"The weights of {part.module} are more than the softmax of queries and keys: {_more(part)}. Explain with "
@@ -160,7 +161,7 @@ class _Call:
         return _Call(module, states, args[1:], others)
 
     def run(self, states: Tensor) -> Attended:
-        """What reaches the attention function for these states, with a key for every head."""
+        """The arguments of the attention function for these states, with a key for every head."""
         with torch.enable_grad():
             found = intercepted_attention(self.module, lambda: self.module.forward(states, *self.args, **self.kwargs))
             return replace(found, key=found.key.repeat_interleave(found.query.shape[1] // found.key.shape[1], dim=1))
@@ -189,7 +190,7 @@ class _Norms:
         self.place: int | None = None
 
     def again(self) -> None:
-        """From now on the calls are those of a second pass, with the deviations of the first."""
+        """From now on, calls belong to a second pass, which uses the deviations of the first."""
         self.place = 0
 
     def hook(self, path: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
@@ -240,7 +241,7 @@ def _is_norm(module: nn.Module) -> bool:
 
 
 def _normalised(norm: Norm, states: Tensor, divisor: Tensor) -> Tensor:
-    """What a norm makes of states if it divides by these deviations."""
+    """The output of a norm if it divides by these deviations."""
     if isinstance(norm, LayerNorm):
         states = states - states.mean(-1, keepdim=True)
     scaled = states / divisor * norm.weight

@@ -1,6 +1,5 @@
-"""Finds the stacks that a family describes in a model: which there are, their blocks, and modules between blocks.
-
-Only looks at modules; nothing runs here.
+"""Finds the stacks that a family describes in a model: their blocks, and modules between blocks. Only inspects modules;
+nothing runs here.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def bare_model(model: PreTrainedModel) -> nn.Module:
 def family_in(model: PreTrainedModel, family: Family) -> Family:
     """The family, restricted to the stacks that the model has: some encoder-decoder classes have only one of the two.
 
-    A decoder alone has no encoder to attend to, so its chain has no cross-attention. Of a pyramid, it is the last stage,
+    A decoder alone has no encoder to attend to, so its chain has no cross-attention. For a pyramid, it is the last stage,
     unless another one was chosen.
     """
     check_class(type(model).__name__)
@@ -103,7 +102,7 @@ def sequence_first(chain: Sequence[Part]) -> frozenset[str]:
 
 
 def _compiled(model: PreTrainedModel) -> str | None:
-    """The path of a module inside of the model that was compiled, if there is one."""
+    """The path of a compiled module within the model, if there is one."""
     return next((name for name, module in model.named_modules() if hasattr(module, "_orig_mod")), None)
 
 
@@ -119,7 +118,7 @@ def _blocks(model: PreTrainedModel, stack: Stack) -> list[nn.Module]:
 
 
 def _loose(bare: nn.Module, blocks: str, seams: Seams) -> list[nn.Module]:
-    """Blocks that stand for their parts, which lie in several lists or in a module that is not called."""
+    """Blocks that represent their parts, which are in several lists or in a module that is not called."""
     lists = {path.removesuffix(".*"): _at_path(bare, path) for path in blocks.split("&")}
     if len(lists) == 1:
         return [LooseBlock(dict(block.named_children()), seams) for block in next(iter(lists.values()))]

@@ -151,7 +151,7 @@ def value_projection(value: Value, read: BlockWeights, groups: int, d_head: int)
 
 
 def _joined(projections: list[Linear]) -> Linear:
-    """One map that outputs what several do, side by side."""
+    """One map whose output concatenates those of several."""
     if len(projections) == 1:
         return projections[0]
     biases = [projection.bias for projection in projections if projection.bias is not None]

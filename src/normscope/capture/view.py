@@ -1,4 +1,4 @@
-"""What was captured of one call of a block, for a padded batch, and the view of one sequence of it."""
+"""The captured tensors of one call of a block, for a padded batch, and a view of one of its sequences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from normscope.errors import ModelError
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
-"""What a module or a function is called with, by position and by name."""
+"""The arguments of a module or a function, by position and by name."""
 
 _Value = TypeVar("_Value")
 
@@ -70,7 +70,7 @@ class MixingCall:
         return cut
 
     def run(self, arguments: Keywords) -> Tensor:
-        """What the function makes of other arguments."""
+        """The output of the function for other arguments."""
         output = self.function(**arguments, **self.others)
         return output if isinstance(output, Tensor) else output[0]
 
@@ -90,9 +90,9 @@ class CapturedCall:
     """The second inputs of modules, where they have one."""
     mixing: dict[str, MixingCall] = field(default_factory=_Captured)
     calls: dict[str, tuple[Arguments, Keywords]] = field(default_factory=_Captured)
-    """How attention modules were called, where their scores are wanted."""
+    """How attention modules were called, if their scores are requested."""
     probed: dict[str, Tensor] = field(default_factory=_Captured)
-    """Weights `[batch, head, query, key]` of attentions that show none."""
+    """Weights `[batch, head, query, key]` of attentions that do not output them."""
 
     def add(self, path: str, inputs: Tensor, output: Any) -> None:
         """Store the input of a module, and a copy of its output, to which some models then add in place.
@@ -169,7 +169,7 @@ class SequenceView:
         return self.captured.mixing[path]
 
     def routing(self, path: str) -> tuple[Tensor, Tensor, Tensor]:
-        """What experts were called with: states, choices and their weights, the last two `[position, choice]`."""
+        """The arguments of experts: states, choices and their weights, the last two `[position, choice]`."""
         choices, weights = self.captured.routing[path]
         batch = len(self.captured.hidden)
         choices = choices.reshape(batch, -1, choices.shape[-1])[self.sequence, : self.length]

@@ -112,7 +112,7 @@ class BlockWeights:
             return getattr(module, name)
 
     def share_of_second_heads(self, part: Difference) -> float:
-        """By how much the weights of the second half of the heads are taken off those of the first."""
+        """The factor with which the weights of the second half of the heads are subtracted from those of the first."""
         products = [
             (self.parameter(f"{part.module}.lambda_q{one}") * self.parameter(f"{part.module}.lambda_k{one}")).sum()
             for one in (1, 2)
@@ -124,7 +124,7 @@ class BlockWeights:
         return tensor.detach().to(self.device, self.dtype)
 
     def epsilon(self, path: str) -> float:
-        """The number that a norm adds before it takes the root."""
+        """The epsilon that a norm adds before it takes the root."""
         module = self.block.get_submodule(path)
         for name in ("eps", "variance_epsilon", "epsilon"):
             value = getattr(module, name, None)
@@ -166,9 +166,8 @@ class BlockWeights:
 
 
 def _small_beside_one(linear: Linear, basis: Tensor) -> tuple[int, Tensor, float]:
-    """An output, a state `[1, 1, d]` of a one and small numbers that all add to that output, and what these make of it.
-
-    A layer that rounds what it reads loses them beside the one.
+    """An output, a state `[1, 1, d]` of a one and small numbers that all add to that output, and the expected sum. A layer
+    that rounds its input loses them next to the one.
     """
     output = int(linear.weight.abs().sum(-1).argmax())
     row = linear.weight[output]
@@ -178,12 +177,12 @@ def _small_beside_one(linear: Linear, basis: Tensor) -> tuple[int, Tensor, float
 
 
 def _first(output: Any) -> Tensor:
-    """What a layer gives out, of those that also give out a scale."""
+    """The output of a layer, without the scale that some layers also return."""
     return output if isinstance(output, Tensor) else cast(Tensor, output[0])
 
 
 def _pointwise(weight: Tensor, bias: Tensor, groups: int) -> Linear:
-    """A convolution that looks at one token alone, of channels in groups."""
+    """A convolution over one token at a time, with channels in groups."""
     return Linear(torch.block_diag(*weight[..., 0].chunk(groups)), bias)
 
 

@@ -1,6 +1,6 @@
-"""Windows: which token each row of a module is, where a block calls that module with windows of its tokens.
+"""Windows: which token each row of a module belongs to, if a block calls that module with windows of its tokens.
 
-The block itself says so: it is run again with the number of each token as its state, up to the call of the module.
+To find out, the block is run again with the number of each token as its state, up to the call of the module.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Windows:
     members: Int[Tensor, "window member"]
 
     def tokens(self, states: Any) -> Any:
-        """States `[batch * window, member, ...]` as `[batch, token, ...]`; all else as it is."""
+        """States `[batch * window, member, ...]` as `[batch, token, ...]`; anything else unchanged."""
         if not isinstance(states, Tensor):
             return states
         return states.unflatten(0, (-1, len(self.members))).flatten(1, 2)[:, self.members.flatten().argsort()]
@@ -52,7 +52,7 @@ def windows_in(
 ) -> Windows:
     """The windows with which a block calls the module at a path, when it is itself called with `hidden`.
 
-    What lies before that module is a norm at most, which leaves every token in its place.
+    At most a norm comes before that module, which does not move tokens.
     """
     batch, count, width = hidden.shape
     states = _numbered(count, width).to(hidden).expand(batch, -1, -1).contiguous()

@@ -27,7 +27,7 @@ from normscope.chain.tabulated import Table
 Function = Callable[[Tensor], Tensor]
 
 _NEAR_ZERO = 1e-7
-"""Below this the secant is taken at this distance from zero instead: float64 then keeps 1e-8 of it."""
+"""Closer to zero than this, the secant is taken at this distance instead, where float64 keeps an accuracy of 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _gate_slopes(function: Function, a: Tensor) -> tuple[Tensor, Tensor]:
 
 
 _WORTH_A_TABLE = 2**14
-"""Fewer numbers than this are computed as they are."""
+"""Smaller inputs than this are computed directly."""
 
 
 @lru_cache(maxsize=64)

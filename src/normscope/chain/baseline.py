@@ -1,4 +1,5 @@
-"""Where the integrated gradients of feed-forwards start, if not at zero: at the state that no token has put anything into.
+"""The baseline of the integrated gradients of feed-forwards, if it is not zero: the state without the contribution of
+any token.
 
 That is the bias which the decomposition has reached at the feed-forward. It is one vector for each query, carried along the
 chain here, and written into the trace as what enters the activations without any token. All that computes slopes from a
@@ -54,12 +55,12 @@ class BiasBaseline:
 
 @dataclass(frozen=True)
 class _BiasRules(Rules[Tensor]):
-    """What every component makes of the bias of each query."""
+    """The rules by which every component transforms the bias of each query."""
 
     counted: Counted
 
     def starting(self, step: FeedForward, bias: Bias) -> FeedForward:
-        """The step with what enters its activations of no token, if `bias` is what the chain has reached there."""
+        """The step with the baseline of its activations, given the `bias` at this point of the chain."""
         read = self._read(step) if isinstance(step, OwnFeedForward) else bias
         return replace(step, experts=tuple(replace(each, baselines=_entering(each, read)) for each in step.experts))
 
@@ -97,8 +98,8 @@ class _BiasRules(Rules[Tensor]):
         return constant_values(step.source)
 
     def _read(self, step: OwnFeedForward) -> Bias:
-        """What a parallel feed-forward reads that belongs to no token: where states count, the shift of its norm; else
-        nothing."""
+        """The part of a parallel feed-forward's input that belongs to no token: if states count, the shift of its norm;
+        else nothing."""
         bias = torch.zeros_like(step.hidden)
         constant = None if step.norm is None or self.counted != "states" else shift(step.norm.norm)
         return bias if constant is None else bias + constant

@@ -5,10 +5,10 @@ A branch opens at a `Fork` and closes at a `Residual`. With `F` everything betwe
     forwards:   y  = F(x) + x            the value that the fork set aside is added after the branch
     backwards:  g_x = F^T(g_y) + g_y     the covector that the residual set aside is added before the branch
 
-(or with what the steps `around` the branch make of x), so both folds keep a stack of bypasses and differ only in which step
-opens a branch and which one closes it. What is carried
-(a state, a decomposition, its bias, a covector) is up to the `Rules`: one method for each component. A fold can stop at any
-step and continue from the `Point` it reached, which may have been changed in between.
+(or with x transformed by the steps `around` the branch), so both folds keep a stack of bypasses and differ only in which
+step opens a branch and which one closes it. What is carried (a state, a decomposition, its bias, a covector) is up to the
+`Rules`: one method for each component. A fold can stop at any step and continue from the `Point` it reached, which may have
+been changed in between.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ def backward(point: Point[Value], step: Wiring | Component, rules: ChainRules[Va
 
 
 def fold(steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]) -> Point[Value]:
-    """Along all the steps."""
+    """Forwards through all the steps."""
     for step in steps:
         start = forward(start, step, rules)
     return start
@@ -136,7 +136,7 @@ def fold(steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component
 def fold_back(
     steps: Sequence[Wiring | Component], rules: ChainRules[Value, Component], start: Point[Value]
 ) -> Point[Value]:
-    """Back along all the steps, the last one first."""
+    """Backwards through all the steps, the last one first."""
     for step in reversed(steps):
         start = backward(start, step, rules)
     return start

@@ -1,6 +1,6 @@
 """What a model's task head did to one sequence: the steps from the states that leave the last block to the logits.
 
-Plain data, as in `trace`: the capture fills them, `pullback` computes with them. A *row* of the logits is a token (language
+Plain data, as in `trace`: `capture` records it, `pullback` computes with it. A *row* of the logits is a token (language
 models, token classifiers), or the one row of a classifier; a *label* is a token id, a class, or the start and the end.
 """
 
@@ -26,7 +26,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class PickEach:
-    """One row in which every element comes from a row of its own, as the largest of all rows does: `row[f] =
+    """One row whose elements come from different rows, as in max pooling: `row[f] =
     old_row[sources[f], f]`."""
 
     sources: Int[Tensor, " f"]
@@ -49,7 +49,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class Rescale:
-    """A product with a number of each row, such as one over its length."""
+    """A product with one number for each row, such as one over its length."""
 
     factors: Float[Tensor, " row"]
 
@@ -63,14 +63,14 @@ class Shift:
 
 @dataclass(frozen=True)
 class Average:
-    """The mean of what several chains make of the same rows."""
+    """The mean of the outputs of several chains on the same rows."""
 
     branches: tuple[tuple[HeadStep, ...], ...]
 
 
 @dataclass(frozen=True)
 class Concatenate:
-    """What several chains make of the same rows, side by side: branch `b` gives `widths[b]` elements of each row."""
+    """The outputs of several chains on the same rows, concatenated: branch `b` has `widths[b]` elements of each row."""
 
     branches: tuple[tuple[HeadStep, ...], ...]
     widths: tuple[int, ...]
@@ -92,12 +92,14 @@ class Products:
 
 
 HeadStep = Pick | PickEach | Normalise | Linear | Activate | Scale | Rescale | Shift | Average | Concatenate | Products
-"""What is as large as the vocabulary stays in its own dtype, on its own device; only the labels requested are taken."""
+"""Tensors as large as the vocabulary stay in their own dtype, on their own device; only the requested labels are
+taken."""
 
 
 @dataclass(frozen=True)
 class HeadTrace:
-    """One head, one sequence without its padding: what leaves the last block, the steps, and the model's own logits."""
+    """One head, one sequence without its padding: the output of the last block, the steps, and the model's own
+    logits."""
 
     states: Float[Tensor, "token d"]
     steps: tuple[HeadStep, ...]
@@ -106,7 +108,8 @@ class HeadTrace:
 
 @dataclass(frozen=True)
 class EncoderEnd:
-    """One sequence: what leaves the last block of an encoder, and the steps that make of it what a decoder reads."""
+    """One sequence: the output of an encoder's last block, and the steps from there to the states that a decoder
+    reads."""
 
     states: Float[Tensor, "token d"]
     steps: tuple[HeadStep, ...]
@@ -118,9 +121,9 @@ class Target:
 
     One label of weight 1 is a logit; a second one of weight -1 makes it a difference of two. A `centred` target subtracts
     from every logit the mean of the row's logits under the row's own probabilities `p`, which are constants:
-    `sum over labels of weights[label] * (logits[row, label] - sum_v p[v] * logits[row, v])`. Among `others`, the labels with
-    a weight have no part in that mean. Of one label this is its centred logit divided by the probability of all others: as
-    large for a label that the model is sure of as for any.
+    `sum over labels of weights[label] * (logits[row, label] - sum_v p[v] * logits[row, v])`. Among `others`, the labels
+    with a weight have no part in that mean. For one label, this is its centred logit divided by the probability of all
+    others, so that it does not shrink for a label that the model is sure of.
     """
 
     row: int
@@ -129,7 +132,7 @@ class Target:
     others: bool = False
 
     def direction(self, logits: Float[Tensor, " label"]) -> Float[Tensor, " label"]:
-        """The weight of every label, in float64, where these are the logits of the target's row."""
+        """The weight of every label, in float64, given the logits of the target's row."""
         dense = logits.new_zeros(logits.shape, dtype=float64)
         if self.centred:
             compared = logits.to(float64, copy=True)

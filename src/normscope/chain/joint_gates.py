@@ -1,7 +1,8 @@
 """Gates of attention as players: integrated gradients of `gate * context`, where the gate's share is the query's own.
 
-A gate `g(z)` is a function of the query's own state, and multiplies what attention brings of all tokens. By default it is a
-constant of the pass. Here both go along the straight path from zero, as gate and up projection of a gated feed-forward do:
+A gate `g(z)` is a function of the query's own state, and multiplies the output of attention. By default it is a
+constant of the pass. Here both follow the straight path from zero, as gate and up projection of a gated feed-forward
+do:
 
     IG of the context = I(z) * context        I(z) = integral of g(t z) over t from 0 to 1
     IG of the gate    = (g(z) - I(z)) * context
@@ -24,12 +25,12 @@ from normscope.options import Conventions, gates_of
 
 @dataclass(frozen=True)
 class JointGates:
-    """Gates share in what they let through; then, perhaps, feed-forwards start from the bias."""
+    """Gates take a share of what they let through; after that, feed-forwards may start from the bias."""
 
     then: BiasBaseline | None = None
 
     def applied(self, trace: LayerTrace) -> LayerTrace:
-        """The trace with parts gated by the integrals of its gates, and their shares apart."""
+        """The trace with parts gated by the integrals of its gates, and the gates' shares kept separately."""
         steps = tuple(joint(step) if isinstance(step, Attention) else step for step in trace.steps)
         trace = replace(trace, steps=steps)
         return trace if self.then is None else self.then.applied(trace)
@@ -40,7 +41,7 @@ Counting = BiasBaseline | JointGates
 
 
 def joint(step: Attention) -> Attention:
-    """An attention with the share of its gates apart; one without gates stays as it is."""
+    """An attention with the share of its gates kept separately; one without gates is unchanged."""
     gating = step.gating
     if gating is None:
         return step

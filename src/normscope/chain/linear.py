@@ -1,4 +1,4 @@
-"""Norms and feed-forwards as linear maps, which is all that a decomposition sees of them.
+"""Norms and feed-forwards as linear maps, which is all that a decomposition needs of them.
 
 Both read only weights and one scalar per query (or per query and neuron), so they apply to any stack of vectors.
 """
@@ -33,7 +33,8 @@ def scale_(norm: Norm, vectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"
 
 
 def scale_back(norm: Norm, covectors: Float[Tensor, "... d"]) -> Float[Tensor, "... d"]:
-    """What gives with vectors before the linear half of a norm the products that `covectors` give after it."""
+    """The covectors before the linear half of a norm: their products with vectors there are those of `covectors` after
+    it."""
     scaled = covectors * norm.weight
     return scaled - scaled.mean(dim=-1, keepdim=True) if isinstance(norm, LayerNorm) else scaled
 
@@ -44,7 +45,7 @@ def shift(norm: Norm) -> Float[Tensor, " d"] | None:
 
 
 def passed_around(fork: Fork, state: Float[Tensor, "query d"]) -> Float[Tensor, "query d"]:
-    """What goes around a branch, of the state that enters it."""
+    """The bypass of a branch, for the state that enters it."""
     for step in fork.around:
         if isinstance(step, Scale):
             state = state * step.factor
@@ -57,11 +58,11 @@ def passed_around(fork: Fork, state: Float[Tensor, "query d"]) -> Float[Tensor, 
 
 @dataclass(frozen=True)
 class LinearisedNetwork:
-    """A network with its activation replaced by slopes: for each row it serves, linear in what enters it.
+    """A network with its activation replaced by slopes: linear in its input, for each row that it serves.
 
-    `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a gated
-    one. `constant` is what the neurons hold of nothing that enters. An expert's weight is already in all of these, and what
-    multiplies the states that it reads is in the slopes.
+    `x -> (sum_b slopes_b * (x @ projections_b.T)) @ output.T`, with one branch `b` for a plain network and two for a
+    gated one. `constant` is the value of the neurons without any input. An expert's weight is already included in all
+    of these, and the factor of the states that it reads is included in the slopes.
     """
 
     rows: Int[Tensor, " row"]
@@ -72,7 +73,7 @@ class LinearisedNetwork:
     output: Linear
 
     def hidden(self, vectors: Float[Tensor, "... row d"]) -> Float[Tensor, "... row f"]:
-        """What the vectors put into the activated neurons."""
+        """The vectors at the activated neurons."""
         total = (vectors @ self.projections[0].weight.T).mul_(self.slopes[0])
         for linear, slope in zip(self.projections[1:], self.slopes[1:], strict=True):
             total += (vectors @ linear.weight.T).mul_(slope)
@@ -119,7 +120,8 @@ _Slopes = tuple[Float[Tensor, "row f"], ...]
 
 
 def _plain_slopes(network: Plain, expert: Expert) -> tuple[_Slopes, Float[Tensor, "row f"]]:
-    """The slope of the activation from its baseline, and what the neurons hold there in addition to the slope's share."""
+    """The slope of the activation from its baseline, and the value of the neurons there in addition to the slope's
+    share."""
     (z,), activation = expert.pre_activations, network.activation
     if expert.baselines is None:
         return (activation.slope(z),), z.new_tensor(activation.at_zero).expand_as(z)
@@ -149,7 +151,7 @@ def _gated_slopes(network: Gated, expert: Expert) -> tuple[_Slopes, Float[Tensor
 def constant_context(
     weights: Float[Tensor, "head query key"], values: Float[Tensor, "head constant d_head"]
 ) -> Float[Tensor, "head query d_head"]:
-    """What values that belong to no token bring to every query: one for all keys, or one for each.
+    """The context vectors of values that belong to no token: one for all keys, or one for each.
 
     One for all keys reaches a query by the row sum of the weights, which need not be 1.
     """

@@ -1,4 +1,5 @@
-"""What a measure is: a fold over the layers of one sequence, how far it needs the capture to go, and what a pass is asked.
+"""What a measure is: a fold over the layers of one sequence, how far it needs the capture to go, and what a pass
+computes.
 
 The pass over a model (`passes`) starts a measure for each sequence, hands it the trace of every layer as it is captured, and
 lets it finish. A measure that needs all layers at once, such as a pull-back, keeps their traces and works when it finishes.
@@ -58,7 +59,7 @@ class CaptureDepth:
 
 
 class Measure(ABC, Generic[State, Result]):
-    """Something to compute from the layers of one sequence, in their order. Its subclasses are frozen dataclasses."""
+    """A quantity to compute from the layers of one sequence, in order. Subclasses are frozen dataclasses."""
 
     @property
     def by_rows(self) -> bool:
@@ -66,16 +67,16 @@ class Measure(ABC, Generic[State, Result]):
         return False
 
     def reach(self, components: Sequence[str]) -> CaptureDepth:
-        """How far along a chain of components it looks."""
+        """How far along a chain of components it needs the trace."""
         return CaptureDepth()
 
     @abstractmethod
     def start(self) -> State:
-        """What it begins a sequence with."""
+        """The state before the first layer of a sequence."""
 
     @abstractmethod
     def add(self, state: State, layer: int, trace: LayerTrace) -> State:
-        """What it has after one more layer (from 1)."""
+        """The state after one more layer (numbered from 1)."""
 
     @abstractmethod
     def finish(self, state: State) -> Result:
@@ -83,7 +84,7 @@ class Measure(ABC, Generic[State, Result]):
 
     @property
     def tolerance(self) -> float:
-        """The completeness error that is due to less precise arithmetic which was requested."""
+        """The completeness error that is allowed because less precise arithmetic was requested."""
         return 0.0
 
     def errors(self, state: State, layer: int) -> Errors:
@@ -91,11 +92,11 @@ class Measure(ABC, Generic[State, Result]):
         return {}
 
     def also(self, result: Result) -> Mapping[AnyMeasure, Any]:
-        """The results of other measures that it has computed on the way."""
+        """The results of other measures that it computes as well."""
         return {}
 
     def variables(self, result: Result) -> Variables:
-        """What it puts into the dataset of a sequence."""
+        """Its variables in the dataset of a sequence."""
         return {}
 
 
@@ -180,8 +181,8 @@ class StackRequest:
 
 @dataclass(frozen=True)
 class Request:
-    """What is requested of every sequence: of the main stack and of the encoder, for which queries, in which arithmetic, and
-    where the integrated gradients of feed-forwards start, if not at zero."""
+    """What is requested for every sequence: for the main stack and for the encoder, for which queries, in which
+    arithmetic, and where the integrated gradients of feed-forwards start, if not at zero."""
 
     main: StackRequest
     encoder: StackRequest | None = None
@@ -198,5 +199,5 @@ class Request:
         return None if self.queries is None else len(whole_numbers(self.queries, "A query"))
 
     def arithmetic(self, weights: torch.dtype) -> torch.dtype:
-        """The dtype of the decomposition, for a model with such weights."""
+        """The dtype of the decomposition, for a model with weights of a given dtype."""
         return self.dtype or torch.promote_types(weights, torch.float32)

@@ -1,4 +1,4 @@
-"""Several short sequences as one: the traces of a layer side by side, with attention inside of each sequence only.
+"""Several short sequences as one: the traces of a layer side by side, with attention within each sequence only.
 
 What holds for every trace holds for the packed one (its components, its proof, the way back through it), and nothing passes
 from one sequence to another, so that one walk along the chain serves all of them.

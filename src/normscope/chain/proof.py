@@ -1,4 +1,4 @@
-"""The proof that a trace is what the model did: no result is made of one that fails it.
+"""The proof that a trace is what the model did: no result is computed from a trace that fails it.
 
 Every component is computed again from the model's own states before it, and has to give the model's own state after it, for
 every query: values from the states that the attention reads, what attention and feed-forward add, residuals, norms, and the
@@ -54,14 +54,15 @@ for norms in float32.
 
 @dataclass(frozen=True)
 class Proof:
-    """What is requested of the traces of a model: its name, that of its family, and the dtype in which it computes."""
+    """How the traces of a model are checked: its name and that of its family, for messages, and the dtype in which it
+    computes."""
 
     model: str
     family: str
     dtype: torch.dtype
 
     def layer(self, trace: LayerTrace, place: str, components: int | None = None, *, values: bool = True) -> None:
-        """Prove one layer as far as some number of components; the values of its attentions can have been proved before."""
+        """Prove one layer up to some number of components. The values of its attentions may have been proved before."""
         _Layer(self, trace, place, len(trace.components) if components is None else components, values).run()
 
     def head(self, trace: HeadTrace, labels: Sequence[int]) -> None:
@@ -135,7 +136,8 @@ class _Layer(Rules[Computed]):
         return value + fed_forward(step, step.hidden)
 
     def _prove_values(self, step: Attention) -> None:
-        """A sum over keys cannot see which key a value belongs to: each is made again of its own key's state."""
+        """A sum over keys does not show which key a value belongs to: each is computed again from its own key's
+        state."""
         if not self.values:
             return
         if step.source is None:
@@ -144,7 +146,7 @@ class _Layer(Rules[Computed]):
         self._same(computed, own, f"the values of {step.name} are not", "the projection", len(step.values))
 
     def _prove_scores(self, step: Attention, scores: Scores) -> None:
-        """Credit that goes to queries and keys is right only if the weights are made of these, and of nothing else."""
+        """Credit for queries and keys is right only if the weights are computed from these, and from nothing else."""
         heads = len(step.weights)
         computed, own = softmax_of(scores), step.weights.transpose(0, 1).flatten(1)
         self._same(computed, own, f"the weights of {step.name} are not", "the softmax of queries and keys", heads)
@@ -163,7 +165,7 @@ class _Layer(Rules[Computed]):
 
 @dataclass(frozen=True)
 class _Head:
-    """One way along the steps of a head. Where the model shows what enters a step, the way goes on from there."""
+    """One walk along the steps of a head. Where the model shows the input of a step, the walk continues from there."""
 
     proof: Proof
 

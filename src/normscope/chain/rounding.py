@@ -32,16 +32,18 @@ from normscope.chain.trace import (
 )
 
 _COMBINATIONS = 8
-"""Numbers of a row that a product is not multiplied out for, but compared in so many random combinations of."""
+"""The number of random combinations in which the elements of a row are compared, instead of multiplying out a
+product."""
 
 _SURE = 0.25
-"""A row whose estimated error is below this part of what is allowed is not multiplied out. An error of the size that is
-allowed is estimated so much too small once in six thousand times, one of eight times that size once in 10^10 times."""
+"""A row whose estimated error is below this part of what is allowed is not multiplied out. An error of exactly the
+allowed size is underestimated that much once in six thousand times, one eight times larger once in 10^10 times."""
 
 
 @dataclass(frozen=True)
 class Product:
-    """The rows `rows @ weight.T` before they are multiplied out, and the size of what is rounded on the way to them."""
+    """The rows `rows @ weight.T` before they are multiplied out, and the size of the numbers that are rounded on the
+    way."""
 
     rows: Float[Tensor, "row inputs"]
     weight: Float[Tensor, "f inputs"]
@@ -71,9 +73,9 @@ class Product:
 
 @dataclass(frozen=True)
 class Computed:
-    """Rows that were computed again, and for each of their numbers the size of what is rounded on the way to it.
+    """Rows that were computed again, and for each element the size of the numbers that are rounded on the way to it.
 
-    `products` are summands that are not multiplied out, and of which `value` and `rounded` know nothing yet.
+    `products` are summands that are not multiplied out, and not yet included in `value` and `rounded`.
     """
 
     value: Float[Tensor, "row f"]
@@ -88,15 +90,16 @@ class Computed:
     def error(
         self, own: Float[Tensor, "row f"], least: float, groups: int = 1, limit: float = 0.0
     ) -> Float[Tensor, "row group"]:
-        """How far the model's `own` states are, relative to what is rounded, in each group: the larger of two measures.
+        """The distance to the model's `own` states, relative to what is rounded, in each group: the larger of two
+        measures.
 
         The root mean square over a group counts all numbers alike, so that a small one that is wrong is seen. The length of
         the difference relative to that of what is rounded counts them by their size: in a wide state, one number that is far
         larger than the others may be all that matters. `least` is the smallest number that the model's dtype rounds to all
         of its digits.
 
-        Where there are products, an upper bound of both is estimated first, and only the rows of which it is not sure that
-        they are well within the `limit` are multiplied out.
+        Where there are products, an upper bound of both is estimated first, and only the rows that are not certainly
+        well within the `limit` are multiplied out.
         """
         if not self.products:
             return self._error(own, least, groups)
@@ -155,7 +158,7 @@ class Computed:
         return Computed(self.value[rows], self.rounded[rows], products)
 
     def plus(self, constant: Tensor | None) -> Computed:
-        """With something added that is the same for all rows."""
+        """With a vector added that is the same for all rows."""
         return (
             self if constant is None else Computed(self.value + constant, self.rounded + constant.abs(), self.products)
         )
@@ -169,7 +172,7 @@ class Computed:
         return self.product(linear, groups).multiplied_out()
 
     def product(self, linear: Linear, groups: int = 1) -> Computed:
-        """The same, but not multiplied out, to be compared as it is."""
+        """The same without multiplying out, to be compared as it is."""
         before = self.multiplied_out()
         weight = linear.weight.to(before.value)
         squares = linear.shared.once((groups, *weight.shape), (linear.weight,), lambda: _mean_squares(weight, groups))
@@ -215,7 +218,7 @@ def attended(step: Attention) -> Computed:
 
 
 def softmax_of(scores: Scores) -> Computed:
-    """The weights `[query, head x key]` that an attention has if they are made of its queries and keys.
+    """The weights `[query, head x key]` of an attention, computed from its queries and keys.
 
     An error of a score is one of its weight relative to it, and a score is rounded as the lengths of query and key are.
     """
@@ -226,7 +229,7 @@ def softmax_of(scores: Scores) -> Computed:
 
 
 def values_from(source: ValueSource, shared: Shared) -> Computed:
-    """The values `[key, head x d_head]` that an attention has if they are made of what it reads."""
+    """The values `[key, head x d_head]` of an attention, computed from the states that it reads."""
     reached = Computed.from_model(source.states)
     for step in source.steps:
         reached = reached.normalised(step.norm) if isinstance(step, Normalise) else reached.linear(step)
@@ -241,7 +244,7 @@ def values_from(source: ValueSource, shared: Shared) -> Computed:
 
 
 def _by_tap(source: ValueSource, made: Computed) -> Computed:
-    """What every tap of a convolution puts into the values, `[key, tap x head x d_head]`."""
+    """The contribution of every tap of a convolution to the values, `[key, tap x head x d_head]`."""
     assert source.slopes is not None
     shape = source.projection.shape[:2]
 
@@ -257,7 +260,8 @@ def _by_tap(source: ValueSource, made: Computed) -> Computed:
 
 
 def entering_neurons(expert: Expert, entering: Computed) -> tuple[Computed, ...]:
-    """What the first matrices of a network make of the rows that it serves, in the order of its `pre_activations`."""
+    """The outputs of the first matrices of a network for the rows that it serves, in the order of its
+    `pre_activations`."""
     first = first_matrices(expert.network)
     rows = entering if _serves_all(expert, len(entering.value)) else entering[expert.rows]
     if expert.scales is not None:
@@ -271,7 +275,7 @@ def first_matrices(network: Network) -> tuple[Linear, ...]:
 
 
 def fed_forward(step: FeedForward, like: Float[Tensor, "row d"]) -> Computed:
-    """What a feed-forward outputs, from the model's own pre-activations."""
+    """The output of a feed-forward, from the model's own pre-activations."""
     if len(step.experts) == 1 and _serves_all(step.experts[0], len(like)):
         return _out_of_neurons(step.experts[0])
     total = Computed(like.new_zeros(like.shape), like.new_zeros(like.shape))
@@ -294,5 +298,5 @@ def _out_of_neurons(expert: Expert) -> Computed:
 
 
 def _serves_all(expert: Expert, rows: int) -> bool:
-    """Whether it is the network of all rows, in their order."""
+    """Whether the network serves all rows, in order."""
     return len(expert.rows) == rows and bool((expert.rows == torch.arange(rows, device=expert.rows.device)).all())

@@ -1,4 +1,5 @@
-"""What the weights of an attention are made of: queries, keys, and what is added to their products before the softmax.
+"""What the weights of an attention are computed from: queries, keys, and what is added to their products before the
+softmax.
 
 Plain data, as a trace is. Queries and keys are affine in the states that they are made of, once the deviations of norms on
 the way are fixed; the way back through them is the model's own code, which the capture recorded.
@@ -24,8 +25,8 @@ Way = Callable[
 class Scores:
     """`weights = softmax(scale * queries @ keys.T + added)`; `added` is the mask and what positions add.
 
-    `constant_queries` and `constant_keys` are what these hold of no token: what the biases on the way make of a state of
-    zeros. They are `None` where there is no bias.
+    `constant_queries` and `constant_keys` are the parts that belong to no token: the queries and keys of a state of
+    zeros, by the biases on the way. They are `None` where there is no bias.
     """
 
     queries: Float[Tensor, "head query d_key"]
@@ -43,9 +44,9 @@ class Scores:
         return replace(self, queries=self.queries[:, rows], constant_queries=constant, added=added)
 
     def products(self) -> Float[Tensor, "head query key"]:
-        """`scale * queries @ keys.T`: what queries and keys put into the scores."""
+        """`scale * queries @ keys.T`: the share of queries and keys in the scores."""
         return (self.queries @ self.keys.mT).mul_(self.scale)
 
     def softmax(self, own: Float[Tensor, "head query key"]) -> Float[Tensor, "head query key"]:
-        """The weights that such products give with what is added to them."""
+        """The weights for given products, with what is added to them."""
         return torch.softmax(own if self.added is None else own + self.added, dim=-1)

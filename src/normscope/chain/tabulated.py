@@ -1,8 +1,8 @@
 """A pair of element-wise functions in float32, by straight lines between exact values in a table.
 
-An exact value may take dozens of operations in float64; looking it up takes a handful in float32. A table is used only if it
-is as exact as float32 midway between its places, which a kink would spoil, and only where all of a few thousand numbers lie
-inside of it.
+An exact value may take dozens of operations in float64; looking it up takes a handful in float32. A table is used only
+if it is as exact as float32 midway between its places, which a kink would spoil, and only for chunks of a few thousand
+numbers that all lie within it.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Table:
         return Table(values[0].float(), values[1].float(), exact)
 
     def at(self, numbers: Float[Tensor, "..."]) -> Pair:
-        """Both functions: from the table where some numbers lie inside of it, and as they are computed where not."""
+        """Both functions: from the table for chunks that lie within it, and computed directly for others."""
         flat = numbers.reshape(-1)
         first, second = torch.empty_like(flat), torch.empty_like(flat)
         for some, *out in zip(*(each.split(_AT_ONCE) for each in (flat, first, second)), strict=True):

@@ -1,8 +1,8 @@
 """What one Transformer block did to one sequence: its chain of components with the tensors they used.
 
-These are plain data, the meeting point of the two halves of normscope: the capture fills them from a Hugging Face model,
-`decompose` (and the `oracle`) compute with them. No mathematics and no Hugging Face here.
-Component names and shapes are those of the method: `query` rows, `key` columns, `d` the hidden size, `f` the neurons.
+These are plain data, the meeting point of the two halves of normscope: `capture` fills them from a Hugging Face model,
+`decompose` (and the `oracle`) compute with them. No mathematics and no Hugging Face here. Component names and shapes
+are those of the method: `query` rows, `key` columns, `d` the hidden size, `f` the neurons.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Shared:
         self._kept: dict[tuple[int, ...], tuple[tuple[Tensor, ...], Tensor]] = {}
 
     def once(self, key: tuple[int, ...], of: tuple[Tensor, ...], make: Callable[[], Tensor]) -> Tensor:
-        """What `make` gives for the weights `of`, made the first time only, or again for other weights."""
+        """The result of `make` for the weights `of`, computed the first time, and again only for other weights."""
         kept = self._kept.get(key)
         if kept is None or not all(
             one is other or torch.equal(one, other) for one, other in zip(kept[0], of, strict=True)
@@ -126,7 +126,7 @@ class Normalise:
 
 @dataclass(frozen=True)
 class ValueSource:
-    """What values are made of: `values[h, k] = (steps applied to states[k]) @ projection[h].T + bias[h]`.
+    """What values are computed from: `values[h, k] = (steps applied to states[k]) @ projection[h].T + bias[h]`.
 
     `states` are the block's input, or for a cross-attention the encoder's output; `steps` are the norm before the
     attention, where it has one, and whatever else comes before the value projection. Values may be clipped to `limit`.
@@ -146,7 +146,7 @@ class ValueSource:
     def sloped(
         self, projected: Float[Tensor, "*batch head constant d_head"]
     ) -> Float[Tensor, "*batch tap_head key d_head"]:
-        """What the projection makes, for every tap, times the slopes; the same where there are none."""
+        """The output of the projection, for every tap, times the slopes if there are any."""
         if self.slopes is None:
             return projected
         taps = len(self.slopes) // len(self.projection)
@@ -154,7 +154,7 @@ class ValueSource:
 
     @property
     def constant(self) -> Float[Tensor, "tap_head constant d_head"] | None:
-        """The share of the values that the projection and the convolution add whatever the token is."""
+        """The share of the values that the projection and the convolution add for any token."""
         bias = None if self.bias is None else self.sloped(self.bias[:, None])
         if bias is None or self.offset is None:
             return self.offset if bias is None else bias
@@ -163,7 +163,7 @@ class ValueSource:
 
 @dataclass(frozen=True)
 class ContextNorm:
-    """An RMS norm of what a mixer outputs, before or after (`gated_first`) it is gated. Its weight is in the output.
+    """An RMS norm of the output of a mixer, before or after (`gated_first`) it is gated. Its weight is in the output.
 
     The channels of all heads are divided into `groups`, each with a deviation of its own: that of the model's state.
     """
@@ -176,7 +176,7 @@ class ContextNorm:
 
 @dataclass(frozen=True)
 class Gating:
-    """How gates are made: `activation` of what is `entering`, for every head and query, by channel or as a whole.
+    """How gates are computed: `activation` applied to `entering`, for every head and query, by channel or as a whole.
 
     The first `ungated` heads have no gates.
     """
@@ -190,12 +190,13 @@ class Gating:
 class Attention(ABC):
     """`part[i, j] = sum_h weights[h, i, j] * values[h, j] @ output[h]`, and `bias[i] = bias`.
 
-    `source` is known only if the capture went below attention. What the heads output may be multiplied by `gates` and
-    normalised before the output matrix: constants of the pass, as the weights are. Any mixer that is linear in its values
-    has this form, with weights of either sign. A short convolution before it, of `taps` taps, makes every tap a group of
-    heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share the output matrix.
-    `gating` says how gates are made, those in the weights included. Where they share in what they let through, `beside` is
-    their share, which is the query's own. `scores` are what the weights are made of, where they were captured too.
+    `source` is known only if the capture went below attention. The outputs of the heads may be multiplied by `gates`
+    and normalised before the output matrix. Both are constants of the pass, as the weights are. Any mixer that is
+    linear in its values has this form, with weights of either sign. A short convolution before it, of `taps` taps,
+    makes every tap a group of heads: `weights[tap, h, i, j]` is the mixer's own weight of `j + tap`, and all taps share
+    the output matrix. `gating` says how gates are computed, including those in the weights. If they take a share of
+    what they let through, `beside` is that share, which is the query's own. `scores` are what the weights are computed
+    from, if that was captured too.
     """
 
     weights: Float[Tensor, "tap_head query key"]
@@ -231,12 +232,12 @@ class Attention(ABC):
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:
-        """What the values of each token are multiplied by, without what a convolution brings of earlier tokens."""
+        """The factors of each token's values, without the contributions of earlier tokens by a convolution."""
         return self.weights[: len(self.output)]
 
     @cached_property
     def factors(self) -> Float[Tensor, "head query channel"] | None:
-        """What the context of each query and head is multiplied by: one number, or one for each channel."""
+        """The factor of each query's and head's context: one number, or one for each channel."""
         if self.norm is None:
             return self.gates
         return 1 / self.norm.deviations if self.gates is None else self.gates / self.norm.deviations
@@ -248,7 +249,7 @@ class Attention(ABC):
         return by_tap if self.taps == 1 else by_tap.unflatten(-3, (self.taps, -1)).sum(-4)
 
     def through_output(self, context: Float[Tensor, "tap_head query d_head"]) -> Float[Tensor, "query d"]:
-        """What the heads output (or a share of it), gated and normalised, through the output matrix."""
+        """The outputs of the heads (or a share of them), gated and normalised, through the output matrix."""
         context = self.summed_taps(context)
         if self.factors is not None:
             context = context * self.factors
@@ -257,7 +258,7 @@ class Attention(ABC):
     def back_from_output(
         self, covector: Float[Tensor, "target query d"]
     ) -> Float[Tensor, "target tap_head query d_head"]:
-        """Covectors at the output as covectors at what the heads output."""
+        """Covectors at the output, pulled back to the outputs of the heads."""
         flat = covector @ self.output.flatten(0, 1).T
         by_head = flat.unflatten(-1, self.output.shape[:2]).transpose(1, 2)
         if self.factors is not None:
@@ -266,7 +267,7 @@ class Attention(ABC):
 
     @property
     def linear_source(self) -> ValueSource:
-        """What the values are made of, where that is affine, so that it can be followed."""
+        """The source of the values, if it is affine, so that it can be followed."""
         if self.beside is not None:
             raise UnsupportedArchitectureError(
                 "Gates that share in what they let through (gates='joint') are not followed below attention: norms and "
@@ -283,7 +284,7 @@ class Attention(ABC):
 
     @property
     def value_bias(self) -> Float[Tensor, "tap_head constant d_head"] | None:
-        """The share of `values` that the value projection adds whatever the token is: one for all keys, or one for each."""
+        """The share of `values` that the value projection adds for any token: one for all keys, or one for each."""
         return self.linear_source.constant
 
 
@@ -320,7 +321,7 @@ class Residual:
 class Scale:
     """Multiply the branch by a constant, one for all channels or one for each.
 
-    That is no component, so that it has no name, but where it stands for a norm that this layer does not have.
+    It is not a component, so it has no name, except where it stands for a norm that this layer does not have.
     """
 
     factor: float | Float[Tensor, " d"]
@@ -335,11 +336,11 @@ class Expert:
     rows: Int[Tensor, " row"]
     weights: Float[Tensor, " row"]
     pre_activations: tuple[Float[Tensor, "row f"], ...]
-    """What enters the activation: one tensor for a plain network, gate and up for a gated one."""
+    """The inputs of the activation: one tensor for a plain network, gate and up for a gated one."""
     scales: Float[Tensor, " row"] | None = None
-    """What the states that enter are multiplied by, for networks without a bias before their activation; 1 if `None`."""
+    """The factor of the states that enter, for networks without a bias before their activation; 1 if `None`."""
     baselines: tuple[Float[Tensor, "row f"], ...] | None = None
-    """Where integrated gradients start instead of at zero: what enters the activation without any token."""
+    """The baseline of integrated gradients, if it is not zero: the input of the activation without any token."""
 
 
 @dataclass(frozen=True)
@@ -367,9 +368,8 @@ class SequentialFeedForward(FeedForward):
 @final
 @dataclass(frozen=True)
 class OwnFeedForward(FeedForward):
-    """FF parallel to the attention: it reads only the query's own token, `hidden`, and adds to what attention brought.
-
-    `norm` is what makes `hidden` of the block's input; `None` where they are the same.
+    """FF parallel to the attention: it reads only the query's own token, `hidden`, and adds to the output of attention.
+    `norm` maps the block's input to `hidden`; `None` if they are the same.
     """
 
     hidden: Float[Tensor, "query d"]
@@ -382,7 +382,7 @@ class OwnFeedForward(FeedForward):
 
 
 Wiring = Fork | Residual | Scale
-"""Steps that open, close and scale branches: they compute nothing of a state."""
+"""Steps that open, close and scale branches, without transforming a state."""
 
 Transformation = Attention | Normalise | FeedForward
 """Steps that transform what they read."""

@@ -1,6 +1,6 @@
 """Questions about sentences: JSONL with the fields `sentences`, `question`, `answer` and `evidence`.
 
-`evidence` has the places (from 0) of the sentences that the answer rests on, and is empty where it is in none. `set` names
+`evidence` has the indices (from 0) of the sentences that contain the answer, and is empty if none does. `set` names
 the set that a row belongs to; without it, this is the file.
 """
 
@@ -14,7 +14,7 @@ from normscope.corpora.columns import read_jsonl_rows
 from normscope.corpora.record import AskedSentences, Problems, Record
 
 FEWEST = 2
-"""Sentences of a row: with one there is nothing to rank."""
+"""The fewest sentences of a row: with one there is nothing to rank."""
 
 
 def read_answers(path: Path, problems: Problems) -> Iterator[Record]:
@@ -45,7 +45,7 @@ def asked_sentences(row: object, collection: str) -> AskedSentences:
     if not isinstance(evidence, list) or not all(
         _is_place(each, len(stripped)) for each in cast("list[object]", evidence)
     ):
-        raise ValueError(f"the field 'evidence' is not a list of places from 0 to {len(stripped) - 1}.")
+        raise ValueError(f"the field 'evidence' is not a list of indices from 0 to {len(stripped) - 1}.")
     collection = str(fields.get("set") or collection)
     return AskedSentences(collection, stripped, str(question).strip(), str(answer).strip(), tuple(evidence))
 

@@ -15,7 +15,7 @@ from typing import Literal, TypedDict, get_args
 from normscope.errors import InputError, listing
 
 FactKind = Literal["plain", "twice", "joined", "distraction", "absent"]
-"""What makes a row hard: nothing; the value belongs to two people; two sentences have to be joined; the evidence is in the
+"""The difficulty of a row: none; the value belongs to two people; two sentences have to be joined; the evidence is in the
 middle of many other sentences; no sentence has the answer."""
 
 KINDS: tuple[FactKind, ...] = get_args(FactKind)
@@ -94,7 +94,7 @@ def write_facts(path: Path | str, kinds: Sequence[FactKind] = KINDS, *, count: i
 
 
 Fact = tuple[str, str, str]
-"""Who, what is said of them, and its value."""
+"""A person, what is said about them, and its value."""
 
 
 def _said(fact: Fact) -> str:
@@ -127,7 +127,7 @@ def _plain(chance: Random) -> FactRow:
 
 
 def _twice(chance: Random) -> FactRow:
-    """What is asked about one is also true of another."""
+    """A question about one person, with the same fact about another."""
     known = _people(chance)
     name, about, value = fact = chance.choice(known)
     others = [each for each in known if each[0] != name and each[1] == about]
@@ -168,7 +168,7 @@ def _distraction(chance: Random) -> FactRow:
 
 
 def _absent(chance: Random) -> FactRow:
-    """Nothing is said of the one who is asked about, and the answer that is given is in no sentence."""
+    """No sentence is about the person in question, and the given answer is in none."""
     row = _plain(chance)
     stranger = chance.choice([name for name in _NAMES if not any(name in sentence for sentence in row["sentences"])])
     about = chance.choice(list(_QUESTIONS))

@@ -70,7 +70,7 @@ class EvidenceTokens:
 
 @dataclass(frozen=True)
 class TextPair:
-    """Two texts to compare, how similar people find them, and which of their words belong together, where that is known.
+    """Two texts to compare, and, if known, how similar people find them, and which of their words belong together.
 
     A link has the words of the first text and those of the second, both from 0; one side may be empty. Words are separated
     by spaces.

@@ -1,7 +1,8 @@
 """Exact decomposition of one block's hidden states into one vector per input token, and the norms of those vectors.
 
-Pure PyTorch on tensors. A `Walk` follows the chain of a `LayerTrace`; the carriers (`sums`, `factored`, `dense`) hold the
-decomposition in the cheapest form that is still exact at each point. How the tensors came about is `capture`'s concern.
+Pure PyTorch on tensors. A `Walk` follows the chain of a `LayerTrace`; the carriers (`sums`, `factored`, `dense`) hold
+the decomposition in the cheapest form that is still exact at each point. Where the tensors come from is `capture`'s
+concern.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def decompose(
 def decomposed(
     trace: LayerTrace, request: LayerRequest, without: Mapping[str, Int[Tensor, " dimension"]] | None = None
 ) -> LayerResult:
-    """What a request asks of a layer. Without maps, by the cheap route: a few vectors per query, and never a map.
+    """The numbers of a layer that are requested. Without maps, a few vectors per query are enough, and no map is ever
+    built.
 
     `without` names sets of dimensions that are left out of the norms after the feed-forward, for further maps.
     """

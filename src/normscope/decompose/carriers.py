@@ -1,4 +1,4 @@
-"""What a carrier of a decomposition can do: go through the components of a block, and be measured.
+"""The interface of a carrier of a decomposition: it goes through the components of a block, and is measured.
 
 A carrier holds `state_i = sum_j part[i, j] + bias[i]` for its query rows. Three forms exist, each the cheapest that is
 exact where it is used: `Summed` (no single keys), `Factored` (all keys, before the activation), `Dense` (a tile, after it).
@@ -42,7 +42,7 @@ class Carrier(ABC):
 
     @abstractmethod
     def add(self, bypass: OpenCarrier) -> Carrier:
-        """RES: adds the decomposition that went around."""
+        """RES: adds the decomposition of the bypass."""
 
     @abstractmethod
     def scaled(self, factor: float | Tensor) -> Carrier:
@@ -81,14 +81,14 @@ class OpenCarrier(Carrier):
 
     @abstractmethod
     def attend(self, attention: Attention, *, causal: bool, bias_apart: bool = False) -> OpenCarrier:
-        """ATTN, CROSS: replaces the parts by what attention brings from every key.
+        """ATTN, CROSS: replaces the parts by the contributions of every key through attention.
 
         `bias_apart` counts the value projection's bias with the bias, not with the keys.
         """
 
     @abstractmethod
     def add(self, bypass: OpenCarrier) -> OpenCarrier:
-        """RES: adds the decomposition that went around."""
+        """RES: adds the decomposition of the bypass."""
 
     @abstractmethod
     def feed_forward(self, networks: list[LinearisedNetwork]) -> Iterator[tuple[slice, Carrier]]:
@@ -218,7 +218,7 @@ class Summed(OpenCarrier):
 
 @dataclass(frozen=True)
 class CarrierRules(Rules[Carrier]):
-    """What the components of a chain do to a carrier, up to a feed-forward that reads what the chain has reached."""
+    """The rules for carriers, up to a feed-forward that reads the state which the chain has reached."""
 
     causal: bool
     bias_apart: bool = False

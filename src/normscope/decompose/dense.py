@@ -33,13 +33,13 @@ _TOLERANCE: dict[Products, float] = {"tf32": 1e-2, "bf16": 5e-2}
 
 @dataclass(frozen=True)
 class Multiplication:
-    """How large matrices are multiplied: as their dtype says, or with less precise `products`."""
+    """How large matrices are multiplied: in their dtype, or with less precise `products`."""
 
     products: Products | None = None
 
     @property
     def tolerance(self) -> float:
-        """The completeness error above which a result is refused, if it is due to less precise products."""
+        """The completeness error above which a result is refused if products are less precise."""
         return 0.0 if self.products is None else _TOLERANCE[self.products]
 
     def __call__(
@@ -71,7 +71,7 @@ class Multiplication:
 
 
 PLAIN = Multiplication()
-"""Products as precise as the numbers that are multiplied."""
+"""Products in the dtype of the operands."""
 
 
 @contextmanager
@@ -130,7 +130,7 @@ class Dense(Carrier):
 # ---- FF on a factored decomposition: from factors to the part vectors of one tile of queries after another.
 
 TILE_VECTORS = 4096
-"""How many part vectors a tile holds: many queries share what is read of the keys' factors."""
+"""The number of part vectors in a tile: many queries share one reading of the keys' factors."""
 
 CAUSAL_SHARE = 4
 """By how much a tile of a causal model is smaller."""
@@ -154,7 +154,7 @@ class Buffers:
 
 
 class Projected:
-    """What every head of a key puts into every neuron, `P`: made when first needed, for all who share it."""
+    """The contribution of every head of a key to every neuron, `P`: computed when first needed, and shared."""
 
     def __init__(self, groups: tuple[KeyGroup, ...], network: LinearisedNetwork) -> None:
         self._groups, self._network = groups, network
@@ -165,7 +165,7 @@ class Projected:
         return [[group.through(linear) for linear in self._network.projections] for group in self._groups]
 
     def forget(self) -> None:
-        """Free the memory, where what follows does without."""
+        """Free the memory when it is no longer needed."""
         self.__dict__.pop("by_group", None)
 
 
@@ -311,7 +311,7 @@ class ExpandedNetwork:
     def _hidden(
         self, groups: list[KeyGroup], keys: list[int], slopes: list[Tensor], neurons: slice
     ) -> Float[Tensor, "key_row f"]:
-        """What every key puts into a tile of the activated neurons of every query."""
+        """The parts of every key at a tile of the activated neurons of every query."""
         queries, width = slopes[0].shape
         hidden = self.buffers("hidden", sum(keys), queries, width)
         targets = hidden.split(keys)

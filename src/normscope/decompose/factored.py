@@ -32,7 +32,7 @@ from normscope.errors import UnsupportedArchitectureError
 
 @final
 class Factored(OpenCarrier):
-    """Parts in factored form; none before the attention, where every state is still its own token's."""
+    """Parts in factored form; none before the attention, where every state belongs to its own token alone."""
 
     @staticmethod
     def of_tokens(trace: LayerTrace) -> Factored:

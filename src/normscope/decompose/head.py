@@ -1,4 +1,4 @@
-"""Parts carried through a head: what every input token put into the rows that it outputs.
+"""Parts carried through a head: the contribution of every input token to the rows that it outputs.
 
 Every step of a head is affine once activations are replaced by their secant slopes and norms by the deviation of the model's
 own state, so that the vectors of each token go through it by themselves. What belongs to no token is the last column, to
@@ -30,11 +30,11 @@ from normscope.chain.trace import Linear, Normalise
 from normscope.errors import HeadError
 
 RowVectors = Float[Tensor, "_ column _"]
-"""`[row, column, f]`: one vector of every column in each row, of which a head may make fewer."""
+"""`[row, column, f]`: one vector of every column in each row. A head may have fewer rows than tokens."""
 
 
 def through_head(steps: Sequence[HeadStep], vectors: RowVectors, *, bias: bool) -> RowVectors:
-    """The vectors of every column behind the steps; with `bias` the last column is what belongs to no token."""
+    """The vectors of every column after the steps; with `bias`, the last column is what belongs to no token."""
     for step in steps:
         vectors = _after(step, vectors, bias)
     return vectors
@@ -67,7 +67,7 @@ def _after(step: HeadStep, vectors: RowVectors, bias: bool) -> RowVectors:
         case Concatenate():
             return torch.cat([through_head(branch, vectors, bias=bias) for branch in step.branches], -1)
         case Products():
-            raise HeadError("A head that multiplies what two tokens make is not linear in the tokens.")
+            raise HeadError("A head that multiplies vectors of two tokens is not linear in the tokens.")
 
 
 def _shifted(vectors: RowVectors, constant: Tensor | None, bias: bool) -> RowVectors:

@@ -97,16 +97,16 @@ class KeyGroup:
 
     @property
     def width(self) -> int:
-        """How many numbers of a part are multiplied into each neuron."""
+        """The number of multiplications per part and neuron."""
         return self.weights.shape[-1]
 
     def put_into(self, neurons: slice, projected: Tensor, into: Float[Tensor, "seen_key query neuron"]) -> Tensor:
-        """What the first keys put into some neurons of every query; `projected` is what `through` gives."""
+        """The parts of the first keys at some neurons of every query; `projected` is the result of `through`."""
         keys = len(into)
         return torch.bmm(self.scaled_weights[:keys], projected[:keys, :, neurons], out=into)
 
     def contexts_of(self, query: int, keys: int) -> Float[Tensor, "seen_key inner"]:
-        """What the first keys put into the context of one query, all heads side by side."""
+        """The share of the first keys in the context of one query, all heads side by side."""
         values = self.values[:, :keys] * self.scaled_weights[:keys, query].T[..., None]
         return values.transpose(0, 1).flatten(1)
 
@@ -116,7 +116,7 @@ class KeyGroup:
         torch.baddbmm(parts, self.scaled_weights[:keys], self.factors[:keys], out=parts)
 
     def visible(self) -> int:
-        """How many keys, from the first, the queries can see."""
+        """The number of keys, from the first, that the queries can see."""
         return int(self.queries.max()) + 1 if self.causal else len(self.weights)
 
     def through(self, linear: Linear) -> Float[Tensor, "key head outputs"]:
@@ -184,7 +184,7 @@ class GatedKeyGroup(KeyGroup):
         return self.output.shape[0] * self.output.shape[1]
 
     def contexts(self, keys: int) -> Float[Tensor, "seen_key query inner"]:
-        """What the first keys put into the contexts of all queries, gated and scaled."""
+        """The share of the first keys in the contexts of all queries, gated and scaled."""
         heads, d_head, _ = self.output.shape
         taps = len(self.values) // heads
         values = self.values[:, :keys].unflatten(0, (taps, heads)).permute(2, 1, 0, 3)

@@ -62,7 +62,7 @@ class LayerResult:
     reached: Reached | None = None
 
     def followed_by(self, other: LayerResult) -> LayerResult:
-        """The same layer with further query rows."""
+        """The same layer with more query rows."""
 
         def joined(first: dict[str, Tensor], second: dict[str, Tensor], dimension: int = 0) -> dict[str, Tensor]:
             return {name: torch.cat([values, second[name]], dimension) for name, values in first.items()}
@@ -86,7 +86,7 @@ class LayerResult:
         return self.reached or Reached(Approximation(), {}, {})
 
     def copy(self) -> LayerResult:
-        """One that can be gone on with while this one stays as it is."""
+        """A copy that can be extended while this one stays unchanged."""
         tables = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
         return replace(self, scopes=list(self.scopes), **tables)
 
@@ -96,7 +96,7 @@ class LayerResult:
 
 @dataclass(frozen=True)
 class FeedForwardInput:
-    """Where a walk has come to a feed-forward, the step `index`: what enters it, and what goes around it."""
+    """A walk that has reached a feed-forward, the step `index`: its input and its bypasses."""
 
     index: int
     trace: LayerTrace
@@ -162,17 +162,17 @@ class Walk:
         return self.result
 
     def until_feed_forward(self, carrier: OpenCarrier) -> FeedForwardInput | None:
-        """Go no farther than to the first feed-forward that reads what the chain has reached, if it comes to one."""
+        """Stop at the first feed-forward that reads the state which the chain has reached, if there is one."""
         return self._until_feed_forward(Point(carrier), self.trace, slice(None), start=0)
 
     def branch(self) -> Walk:
-        """A walk that goes on from here, while this one stays where it is."""
+        """A walk that continues from here, while this one stays where it is."""
         other = copy.copy(self)
         other.result = self.result.copy()
         return other
 
     def go_on(self, entering: FeedForwardInput, tiles: Iterator[tuple[slice, Carrier]]) -> None:
-        """Go on from a feed-forward with what it outputs, tile by tile."""
+        """Continue after a feed-forward with its output, tile by tile."""
         index, trace = entering.index, entering.trace
         state = trace.states[index]
         for tile, result in tiles:
@@ -280,7 +280,7 @@ class Walk:
         return torch.nn.functional.pad(marked, (before, after), value=math.nan)
 
     def _marked(self, kind: int, values: Tensor, rows: QueryRows) -> Tensor:
-        """Keys after the query, which do not exist for a causal model, marked as missing."""
+        """Marks keys after the query as missing, since they do not exist in a causal model."""
         if kind == SOURCE or not self.trace.causal:
             return values
         after = torch.arange(values.shape[-1], device=values.device) > self.trace.queries[rows][:, None]
@@ -299,20 +299,20 @@ def _scope_after_each_step(trace: LayerTrace) -> list[str]:
     return [next(scopes) if step.name else "" for step in trace.steps]
 
 
-# ---- The ways on from a feed-forward: exactly or approximately, for all queries or for a sample of them.
+# ---- Branches from a feed-forward on: exact or approximate, for all queries or for a sample of them.
 #
 # What they have in common is computed once: the chain up to there, and what every key puts into the neurons.
 
 
 class Branches:
-    """A walk up to the feed-forward, and every way on that is requested."""
+    """A walk up to the feed-forward, and every continuation that is requested."""
 
     def __init__(self, walk: Walk) -> None:
         self.walk = walk
         self.entering = walk.until_feed_forward(Factored.of_tokens(walk.trace))
 
     def result(self, approximation: Approximation | None = None) -> LayerResult:
-        """Everything that the walk asks for, for all queries."""
+        """Everything that was requested, for all queries."""
         walk = self.walk.branch()
         if self.entering is not None:
             walk.go_on(self.entering, self._tiles(walk, self.entering, approximation))
@@ -341,7 +341,7 @@ class Branches:
 
     @cached_property
     def _projected(self) -> Projected | None:
-        """What every key puts into the neurons, where one network serves all queries."""
+        """The parts of every key at the neurons, if one network serves all queries."""
         assert self.entering is not None
         networks = self.entering.networks
         return Projected(self.entering.carrier.groups, networks[0]) if len(networks) == 1 else None

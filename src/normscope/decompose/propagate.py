@@ -1,4 +1,5 @@
-"""Parts carried through a whole stack of blocks: what every input token put into every state, layer after layer.
+"""Parts carried through a whole stack of blocks: the contribution of every input token to every state, layer after
+layer.
 
 With weights, deviations and slopes fixed a block is affine, so that the vectors of each input token `k` go through it by
 themselves, as in one more forward pass without its queries, keys and activations:
@@ -36,10 +37,10 @@ Vectors = Float[Tensor, "query column d"]
 """For some query rows, one vector of every column: an input token each, and perhaps, as the last, what belongs to none."""
 
 Memory = Float[Tensor, "key column d"]
-"""The same of the states of an encoder, which a cross-attention reads."""
+"""The same for the states of an encoder, which a cross-attention reads."""
 
 CHUNK_ELEMENTS = 1 << 21
-"""How many neurons of all vectors are held at a time inside a feed-forward."""
+"""The number of neurons, over all vectors, that a feed-forward holds at a time."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,7 @@ class _Attending:
         return _Attending(step, weights, matrix, output, _constant(step), cross)
 
     def __call__(self, vectors: Float[Tensor, "key column d"], first: int) -> Vectors:
-        """What attention brings to the queries from row `first` on; a self-attention's vectors begin there too."""
+        """The output of attention for the queries from row `first` on; a self-attention's vectors begin there too."""
         weights = self.weights[:, first:] if self.cross else self.weights[:, first:, first:]
         _, rows, keys = weights.shape
         heads, columns = len(self.step.output), vectors.shape[1]
@@ -89,7 +90,7 @@ class _Attending:
 
 
 def _constant(step: Attention) -> Float[Tensor, "query d"] | None:
-    """What reaches every query of no token: by the values' biases, and by the output bias."""
+    """What reaches every query without belonging to a token: from the biases of values, and from the output bias."""
     values = constant_values(step.linear_source)
     constant = None if values is None else step.through_output(constant_context(step.weights, values))
     if step.bias is None:
@@ -240,7 +241,7 @@ class _Carry(ChainRules[Tensor, _Prepared]):
     def _hidden(
         self, network: LinearisedNetwork, vectors: Vectors, served: Int[Tensor, " row"]
     ) -> Float[Tensor, "row column f"]:
-        """What the vectors put into the activated neurons; biases are shared out before the activation, as DecompX does."""
+        """The vectors at the activated neurons; biases are shared out before the activation, as DecompX does."""
         total: Tensor | None = None
         for linear, slope in zip(network.projections, network.slopes, strict=True):
             entering = vectors @ linear.weight.T
@@ -287,9 +288,9 @@ _WEIGHTS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 
 
 def starting_vectors(block: Block, columns: Columns) -> tuple[Vectors, Memory | None]:
-    """What enters the first block: every state is its own token's. The same of the encoder's states, where there are any.
+    """What enters the first block: every state is its own token's. Likewise for the encoder's states, if there are any.
 
-    For a causal block the rows begin with the first token of the columns, before which there is nothing of them.
+    For a causal block, the rows begin with the first token of the columns, since earlier rows are zero.
     """
     own = columns.tokens.start < block.length
     first = columns.tokens.start if block.causal and own else 0

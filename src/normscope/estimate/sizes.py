@@ -49,7 +49,7 @@ class BlockSizes:
 
     `values` is the width of all value vectors of a token together (heads times head size). `neurons` is the number of
     those that act on one token, and `branches` is 2 for a gated network. `parameters` are those that one token goes
-    through. `next to` is whether the feed-forward reads the query's own token alone.
+    through. `beside` is whether the feed-forward reads the query's own token alone.
     """
 
     d: int

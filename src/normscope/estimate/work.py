@@ -117,7 +117,7 @@ def sums(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:
 
 
 _COMBINATIONS = 8
-"""The numbers that stand for the outputs of a product which is proved: so many random combinations of them."""
+"""The number of random combinations in which the outputs of a product are proved."""
 
 
 def proof(block: BlockSizes, extent: Extent, *, feed_forward: bool) -> Work:

@@ -29,7 +29,7 @@ from normscope.explain.model_values import Values
 from normscope.explain.recording import Recording
 from normscope.explain.task import Asked
 from normscope.families.spec import AttentionBesideMixer, AttentionPart, Part
-from normscope.pullback import pull_back_layer
+from normscope.pullback import PulledLayer, pull_back_layer
 from normscope.pullback.block import constant_values
 
 
@@ -44,6 +44,15 @@ class Edge:
 
 Cut = Mapping[str, Float[Tensor, "query d"]]
 """What is taken away at a layer: a vector for every query, by the path of an attention's output projection."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """How values change without each of some edges, and without all of them: then what flows through two of them, one after
+    the other, counts once."""
+
+    alone: Float[Tensor, "edge target"]
+    together: Float[Tensor, " target"]
 
 
 class EdgeCuts:
@@ -87,23 +96,29 @@ class EdgeCuts:
             )
         return changed - values.own
 
-    def predicted(self, edges: Sequence[Edge]) -> Float[Tensor, " target"]:
-        """How they change with everything fixed: what flows through two of these edges, one after the other, counts once."""
-        request = replace(self.asked.request, head_edges=False, tell=None)
+    def predicted(self, edges: Sequence[Edge]) -> Predicted:
+        """How they change with everything fixed, attention weights as well: also where an explanation counts the weights.
+
+        Its numbers share out what value and weight make together. A cut takes the value away, and with it all of that.
+        """
+        request = replace(self.asked.request, head_edges=False, tell=None, weights="constant")
         recording = Recording(self.asked.model, self.asked.sequence, request)
         played = recording.play(self.asked.question)
-        covector, change = played.pulled.covector, torch.zeros_like(played.values)
+        whole = rest = played.pulled.covector
+        alone, together = dict[Edge, Tensor](), torch.zeros_like(played.values)
         lowest = min(edge.layer for edge in edges)
         for layer, trace in recording.back():
             own = [edge for edge in edges if edge.layer == layer]
-            pulled = pull_back_layer(trace, covector)
-            assert pulled.flow.edges is not None
+            pulled = pull_back_layer(trace, whole)
+            remaining = pulled if rest is whole else pull_back_layer(trace, rest)
             for edge in own:
-                change = change - pulled.flow.edges[:, edge.query, edge.key].to(change)
+                alone[edge] = -_along(pulled, edge).to(together)
+                together = together - _along(remaining, edge).to(together)
             if layer == lowest:
                 break
-            covector = pulled.covector if not own else pull_back_layer(_weights_cut(trace, own), covector).covector
-        return change
+            whole = pulled.covector
+            rest = pull_back_layer(_weights_cut(trace, own), rest).covector if own else remaining.covector
+        return Predicted(torch.stack([alone[edge] for edge in edges]), together)
 
     def _carried(self, layer: int, edges: Sequence[Edge], below: Mapping[int, Cut]) -> Cut:
         """What edges of a layer carry, after others were cut below it."""
@@ -204,6 +219,12 @@ def _edges_of(trace: LayerTrace, step: Attention, edges: Sequence[Edge]) -> Floa
         if keys.start <= edge.key < keys.stop:
             chosen[edge.query, edge.key - keys.start] = 1
     return step.through_output((step.weights * chosen) @ values)
+
+
+def _along(pulled: PulledLayer, edge: Edge) -> Float[Tensor, " target"]:
+    edges = pulled.flow.edges
+    assert edges is not None
+    return edges[:, edge.query, edge.key]
 
 
 def _weights_cut(trace: LayerTrace, edges: Sequence[Edge]) -> LayerTrace:

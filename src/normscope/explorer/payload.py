@@ -25,7 +25,7 @@ from normscope.results import schema
 from normscope.results.analysis import Analysis
 from normscope.results.answer import Answer
 from normscope.results.explanation import Explanation
-from normscope.results.explanation_words import meaning
+from normscope.results.explanation_words import cancellation_note, meaning
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.results.similarity import Similarity
 from normscope.results.verification import Verification
@@ -44,10 +44,11 @@ def explanation_payload(explanation: Explanation, precision: Precision) -> dict[
     adds_up = explanation.adds_up
     biases = explanation.biases if adds_up else [None] * len(explanation.targets)
     positions = [int(position) for position in dataset["target_position"].values]
+    remarks = [cancellation_note(explanation, [target]) for target in range(len(positions))]
     targets = [
-        {"name": name, "position": position, "value": value, "bias": bias, **account}
-        for name, position, value, bias, account in zip(
-            *(explanation.targets, positions, explanation.values, biases, _accounts(explanation)), strict=True
+        {"name": name, "position": position, "value": value, "bias": bias, "remark": remark, **account}
+        for name, position, value, bias, remark, account in zip(
+            *(explanation.targets, positions, explanation.values, biases, remarks, _accounts(explanation)), strict=True
         )
     ]
     for place, verified in explanation.verified.items():

@@ -1,4 +1,4 @@
-"""Sounds as inputs: through the model's own feature extractor to what it reads, and from that to frames as tokens.
+"""Sounds as inputs: converted by the model's own feature extractor, and then to frames as tokens.
 
 A token is a frame, named by the time at which it begins. Frames of the silence that fills an input up to the length that a
 model wants are special, as are tokens before the frames.
@@ -50,7 +50,7 @@ def noise(model: PreTrainedModel, count: int, generator: torch.Generator) -> Ten
 
 
 def _shortest(config: Config, frames: int = 9) -> int:
-    """How many samples make so many frames."""
+    """The number of samples that a number of frames takes."""
     count = frames
     for kernel, stride in zip(reversed(config.conv_kernel), reversed(config.conv_stride), strict=True):
         count = (count - 1) * stride + kernel
@@ -94,7 +94,7 @@ def _spectrogram_seconds(extractor: object) -> float | None:
 
 
 def _frames(features: Tensor, seconds: float | None, model: PreTrainedModel, extractor: Any | None) -> TokenSequence:
-    """The tokens that the model makes of what it reads; `seconds` is how long the sound itself lasts, if that is known."""
+    """The tokens that the model makes of its input; `seconds` is how long the sound itself lasts, if that is known."""
     special, times, bands = _times(features, model, extractor)
     if not times:
         raise InputError("The sound is too short for the model to make a single frame of it.")
@@ -136,7 +136,7 @@ def _is_waveform(model: PreTrainedModel) -> bool:
 
 
 def _patches(config: Config) -> tuple[list[str], list[float], list[int | None]]:
-    """Of a spectrogram, band by band, two tokens before them; a column of it is ten milliseconds."""
+    """For a spectrogram, band by band, with two tokens before them; a column is ten milliseconds."""
     size = config.patch_size
     bands = (config.num_mel_bins - size) // config.frequency_stride + 1
     columns = (config.max_length - size) // config.time_stride + 1

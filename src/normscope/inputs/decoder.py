@@ -1,6 +1,6 @@
-"""Greedy generation: the most probable token at each step, whatever the model's own generation settings are.
-
-Sampling, beams, penalties and minimum lengths are about how a model is used; what is analysed and explained are its logits.
+"""Greedy generation: the most probable token at each step, independently of the model's own generation settings.
+Sampling, beams, penalties and minimum lengths concern how a model is used; its logits are what is analysed and
+explained.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a model answers to a prompt: the most probable token at each step, or its own settings of generation with a seed.
+"""The answer of a model to a prompt: the most probable token at each step, or, with a seed, sampled by its own
+generation settings.
 
 Tokens are kept as they were generated and never tokenized again; each is reported as it comes.
 """
@@ -21,7 +22,7 @@ from normscope.inputs.decoder import LANGUAGE, end_tokens, most_probable
 from normscope.models.devices import entry_device
 
 OnToken = Callable[[list[int]], None]
-"""Called with all tokens that were generated so far; may raise, to cancel."""
+"""A callback that receives all tokens generated so far; it may raise to cancel."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class _Reporter(BaseStreamer):
 
 
 class _Ending(StoppingCriteria):
-    """Ends a generation when a text is in it, apart from the white space that it begins with."""
+    """Ends a generation when it contains a text, other than in the white space at its beginning."""
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, text: str, first: int) -> None:
         self.tokenizer, self.text, self.first = tokenizer, text, first
@@ -70,9 +71,8 @@ def generate(
     stop: str | None = None,
     on_token: OnToken | None = None,
 ) -> Generated:
-    """At most this many tokens that follow a prompt: the most probable ones, or, with a seed, by the model's own settings.
-
-    Generation ends with the end token, or when the text `stop` is in it.
+    """Generates tokens after a prompt: the most probable ones, or, with a seed, by the model's own settings. Generation
+    ends with the end token, after the most tokens allowed, or when it contains the text `stop`.
     """
     streamer = None if on_token is None else _Reporter(on_token)
     options: dict[str, object] = {"streamer": streamer}
@@ -98,7 +98,7 @@ def generate(
 
 
 def _sampled(model: PreTrainedModel, ids: Sequence[int], most: int, seed: int, options: dict[str, object]) -> list[int]:
-    """Tokens by the model's own settings of generation; the random numbers of the process stay as they were."""
+    """Tokens by the model's own generation settings; the state of the process's random numbers is restored."""
     config = deepcopy(model.generation_config)
     config.max_new_tokens, config.max_length = most, None
     if config.pad_token_id is None:

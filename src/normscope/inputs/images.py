@@ -1,4 +1,4 @@
-"""Images as inputs: through the model's own processor to pixels, and from pixels to patches as tokens.
+"""Images as inputs: converted to pixels by the model's own processor, and then to patches as tokens.
 
 A token is a patch, named by its row and column; tokens before the patches (a class token, registers) are special.
 """
@@ -29,7 +29,7 @@ def read_images(
 ) -> tuple[list[TokenSequence], bool]:
     """The patch sequences of an image or of a list of images, and whether it was a single image.
 
-    Of a pyramid, the tokens are those of one `stage`.
+    For a pyramid, the tokens are those of one `stage`.
     """
     single = not isinstance(inputs, list | tuple)
     items = [inputs] if single else list(cast(Sequence[object], inputs))
@@ -103,14 +103,15 @@ def noise(model: PreTrainedModel, count: int, generator: torch.Generator) -> dic
 
 
 def _reads_patches(model: PreTrainedModel) -> bool:
-    """Whether a model reads a list of patches, whose number differs from image to image, and no picture (SigLIP 2)."""
+    """Whether a model reads a list of patches, whose number differs from image to image, instead of a picture (SigLIP
+    2)."""
     bare = bare_model(model)
     tower = getattr(bare, "vision_model", bare)
     return hasattr(getattr(tower, "embeddings", None), "resize_positional_embeddings")
 
 
 def _packed(pixels: Tensor, shape: object, model: PreTrainedModel, image: Image.Image | None = None) -> TokenSequence:
-    """The patches of an image, of which the model gets only those that are there, without padding."""
+    """The patches of an image, without padding."""
     if shape is None:
         raise InputError("An encoded image of this model needs 'spatial_shapes': how many rows and columns of patches.")
     rows, columns = (int(number) for number in torch.as_tensor(shape).flatten())

@@ -1,8 +1,10 @@
-"""Prompts: documents and a question, or the messages of a chat, as the model reads them, and where each of them stands.
+"""Prompts: documents and a question, or the messages of a chat, as the model reads them, and the position of each in
+the text.
 
-The text is laid out by the tokenizer's chat template, or plainly where it has none. Whatever the template adds or trims,
-every document, question and turn is found again: the template is also rendered with marks in place of the messages, and what
-stands around the marks tells where the messages are. Texts that occur twice, or that look like the template, do no harm.
+The text is laid out by the tokenizer's chat template, or plainly where it has none. Whatever the template adds or
+trims, every document, question and turn is found again: the template is also rendered with markers in place of the
+messages, and the text around the markers shows where the messages are. Texts that occur twice, or that look like the
+template, are no problem.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from normscope.errors import InputError, listing
 from normscope.inputs.text import encodable
 
 SegmentKind = Literal["document", "question", "turn", "answer"]
-"""What a stretch of the text is; whatever is none of these is the template's."""
+"""The kind of a segment of the text; everything else belongs to the template."""
 
 Context = str | Sequence[str] | Mapping[str, str]
 """One document, several, or several by name."""
@@ -39,7 +41,7 @@ _MARK = "\ue000{}\ue001"
 
 @dataclass(frozen=True)
 class Segment:
-    """A document, a question, a turn or the answer: where it stands in the text."""
+    """The position of a document, a question, a turn or the answer in the text."""
 
     kind: SegmentKind
     name: str
@@ -49,7 +51,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Prompt:
-    """What a model reads before it answers: the text, its tokens with their characters, and the segments in it."""
+    """The input of a model before its answer: the text, its tokens with their characters, and the segments in it."""
 
     text: str
     ids: list[int]
@@ -138,7 +140,7 @@ def _laid_out(
 
 
 def _moved(segment: Segment, by: int, first: int, last: int) -> Segment:
-    """A segment of a message at its place in the whole text, of which the template may have trimmed the ends."""
+    """A segment of a message at its position in the whole text, where the template may have trimmed its ends."""
     start, end = (min(max(place + by, first), last) for place in (segment.start, segment.end))
     return Segment(segment.kind, segment.name, start, end)
 
@@ -233,12 +235,12 @@ def _located(text: str, contents: Sequence[str], around: Sequence[str]) -> list[
 
 
 def _reader(tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedTokenizerBase:
-    """A tokenizer that knows which characters its tokens stand for."""
+    """A tokenizer that reports which characters its tokens stand for."""
     if tokenizer is None:
         raise InputError("The model was loaded without a tokenizer, which reads documents and questions: name one.")
     if not tokenizer.is_fast:
         raise InputError(
-            f"{type(tokenizer).__name__} does not tell which characters its tokens stand for, so that no sentence can be "
+            f"{type(tokenizer).__name__} does not report which characters its tokens stand for, so that no sentence can be "
             f"found in them. Load a fast tokenizer."
         )
     return tokenizer

@@ -20,11 +20,11 @@ NO_SEGMENT = -1
 class TokenSequence:
     """One input: its per-token features, the names of its tokens, and the word that each belongs to (if known).
 
-    An encoder-decoder's source has a `target`, whose rows also have the tokens that they output; `output_ids` are their ids,
-    which may lack that of the last row. An image or a sound has a `signal`: what the model reads as a whole, by the name of
-    its argument. An image also has the picture to show and the row and column of each patch, a sound the time in seconds at
-    which each frame begins (NaN for a token that is no frame). Of a pair of texts, `segments` says which of the two (0 or 1)
-    each token is of, or `NO_SEGMENT`, if the tokenizer knows it.
+    An encoder-decoder's source has a `target`, whose rows also have the tokens that they output; `output_ids` are their
+    ids, which may lack that of the last row. An image or a sound has a `signal`: what the model reads as a whole, by
+    the name of its argument. An image also has the picture to show and the row and column of each patch, a sound the
+    time in seconds at which each frame begins (NaN for a token that is no frame). For a pair of texts, `segments` has
+    the text (0 or 1) of each token, or `NO_SEGMENT`, if the tokenizer reports it.
     """
 
     features: dict[str, list[int]]

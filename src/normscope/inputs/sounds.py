@@ -1,4 +1,5 @@
-"""Sounds as people have them: a wav file, or whatever soundfile reads where it is installed, or samples with their rate.
+"""Sounds as users have them: a wav file, any file that soundfile reads (if it is installed), or samples with their
+rate.
 
 Owns reading, mixing down to one channel, and resampling; knows no model.
 """
@@ -29,7 +30,7 @@ AudioInput = _One | Sequence[_One]
 
 @dataclass(frozen=True)
 class Sound:
-    """One channel of samples between -1 and 1, and how many of them make a second."""
+    """One channel of samples between -1 and 1, and the number of samples per second."""
 
     samples: Float[np.ndarray, " sample"]
     rate: int
@@ -39,7 +40,7 @@ class Sound:
         return len(self.samples) / self.rate
 
     def at(self, rate: int) -> Sound:
-        """The same sound with another number of samples in a second."""
+        """The same sound at another number of samples per second."""
         return self if rate == self.rate else Sound(_resampled(self.samples, self.rate, rate), rate)
 
 
@@ -163,7 +164,7 @@ _ROLL_OFF = 0.95
 
 
 def _resampled(samples: np.ndarray, old: int, new: int) -> np.ndarray:
-    """By a windowed sinc that lets pass what both rates can hold."""
+    """By a windowed sinc that passes the frequencies that both rates can represent."""
     common = math.gcd(old, new)
     old, new = old // common, new // common
     cutoff = _ROLL_OFF * min(old, new)

@@ -1,4 +1,4 @@
-"""Units of a text that people ask about: words, lines, sentences and paragraphs, as spans of characters.
+"""Units of a text: words, lines, sentences and paragraphs, as spans of characters.
 
 Sentences are found by sentencex, which knows abbreviations, quotes and the full stops of some three hundred languages. It
 reads running text, so lines are sorted out here first: a list item, a heading and a line of code end with their line, and a
@@ -25,7 +25,7 @@ _WIDE = "\u2e80-\u303f\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff01
 _WORD = re.compile(rf"[{_WIDE}]|[^\s{_WIDE}]+")
 _LINE = re.compile(r"[^\n\r]+")
 _MARKER = re.compile(r"\s*(?:[-*+\u2022\u2023\u25aa\u2013]|#{1,6}|>+|\(?\w{1,3}[.)])\s+")
-"""What begins a list item, a heading or a quotation. A letter or number needs a full stop or a bracket after it."""
+"""The start of a list item, a heading or a quotation. A letter or number needs a full stop or a bracket after it."""
 
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _CODE = re.compile(r"\t| {4}|.*[{};]\s*$|\s*(?:def|class|import|from|return|if|for|while|#include|//)\b.*[:();]")

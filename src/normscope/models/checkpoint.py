@@ -49,7 +49,7 @@ def check_complete(
 
 
 def _is_computed(model: PreTrainedModel, name: str) -> bool:
-    """Whether a weight holds sinusoidal positions, which are constants and need not be saved."""
+    """Whether a weight is a table of sinusoidal positions, which are constants and need not be saved."""
     return "Sinusoidal" in type(model.get_submodule(name.rpartition(".")[0])).__name__
 
 

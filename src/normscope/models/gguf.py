@@ -24,12 +24,12 @@ FILE_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _ENDING = ".gguf"
 _MAGIC = b"GGUF"
 _READERS = ("gguf", "accelerate")
-"""What transformers' reader needs."""
+"""The packages that transformers' reader needs."""
 
 
 @dataclass(frozen=True)
 class GgufFile:
-    """A GGUF file and what the model in it is called. `sha256` is its checksum, if one is known."""
+    """A GGUF file and the name of the model in it. `sha256` is its checksum, if one is known."""
 
     path: Path
     name: str
@@ -42,7 +42,7 @@ class GgufFile:
 
     @property
     def options(self) -> dict[str, str]:
-        """What makes transformers read it."""
+        """The arguments with which transformers reads it."""
         return {"gguf_file": self.path.name}
 
     def verify(self) -> None:

@@ -75,7 +75,8 @@ class _Place:
 
     @classmethod
     def of(cls, options: ModelOptions) -> _Place:
-        """The place of a model in a folder, on the hub or in a GGUF file, whose checksum is verified if it is known."""
+        """The location of a model in a folder, on the hub or in a GGUF file, whose checksum is verified if it is
+        known."""
         requested = str(embedded.model_folder() if options.model is None else options.model)
         check_model_exists(requested)
         given = {"revision": options.revision, "trust_remote_code": options.trust_remote_code}
@@ -395,7 +396,7 @@ def _translated(place: _Place, error: Exception) -> ModelError:
     if "trust_remote_code" in text:
         return UnsafeWeightsError(
             f"{location!r} needs Python code from its repository to run. "
-            f"If you trust it, say trust_remote_code=True (--trust-remote-code)."
+            f"If you trust it, pass trust_remote_code=True (--trust-remote-code)."
         )
     if "offload_folder" in text:
         return ModelError(
@@ -406,7 +407,7 @@ def _translated(place: _Place, error: Exception) -> ModelError:
     if "safetensors" in text and not isinstance(error, FileNotFoundError):
         return UnsafeWeightsError(
             f"{location!r} has no safetensors weights. If you trust its pickle checkpoint, "
-            f"say allow_pickle=True (--allow-pickle). ({_first_line(error)})"
+            f"pass allow_pickle=True (--allow-pickle). ({_first_line(error)})"
         )
     if "model type" in text or "Unrecognized model" in text:
         return UnsupportedArchitectureError(f"{location!r} is not a model transformers knows. ({_first_line(error)})")
@@ -447,7 +448,8 @@ def _check_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def _processor(source: Any, reads: str) -> Any | None:
-    """What is saved with a model to make its input of images or sounds, or `None`: that input itself works without."""
+    """The saved processor that converts images or sounds to the model's input, or `None`: prepared inputs work without
+    it."""
     location = source if isinstance(source, str | Path) else getattr(source, "name_or_path", None)
     try:
         if not location:
@@ -460,7 +462,7 @@ def _processor(source: Any, reads: str) -> Any | None:
 
 
 def _first_line(error: Exception) -> str:
-    """The first line of an error message, or the one that it announces."""
+    """The first line of an error message, or the next if that only announces it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     first = f"{lines[0]} {lines[1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
     return f"{type(error).__name__}: {first}" if isinstance(error, LookupError) else first

@@ -97,7 +97,7 @@ class Model:
 
     @property
     def proof(self) -> Proof:
-        """What every trace of the model has to pass."""
+        """The check that every trace of the model has to pass."""
         return Proof(self.name, self.family.name, self.weight_dtype)
 
     @property

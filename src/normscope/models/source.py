@@ -140,7 +140,7 @@ def check_pickle(location: str, *, allow_pickle: bool) -> None:
     if pickles:
         raise UnsafeWeightsError(
             f"{location!r} has only a pickle checkpoint ({pickles[0]}), and unpickling can run any code. "
-            f"Convert it to safetensors, or, if you trust it, say allow_pickle=True (--allow-pickle)."
+            f"Convert it to safetensors, or, if you trust it, pass allow_pickle=True (--allow-pickle)."
         )
 
 

@@ -1,6 +1,6 @@
 """Models of two towers, one for images and one for texts, such as CLIP: each tower is a model of its own.
 
-The model as a whole compares an image with a text, and has no states that both go through.
+The model as a whole compares an image with a text, and no state depends on both.
 """
 
 from __future__ import annotations

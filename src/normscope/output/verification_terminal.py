@@ -17,11 +17,24 @@ def verification_view(verified: Verification) -> RenderableType:
     names = labels(verified.tokens)
     for heading in ("layer", "from", "to"):
         table.add_column(heading, justify="right" if heading == "layer" else "left")
-    for heading in ("predicted", "observed"):
+    counted = verified.explained.counts_weights
+    for heading in ("share", "predicted", "observed") if counted else ("predicted", "observed"):
         table.add_column(heading, justify="right")
-    for edge, predicted, observed in zip(verified.edges, verified.predicted, verified.observed, strict=True):
+    for edge, share, *changes in zip(
+        verified.edges, verified.explained.shares, verified.predicted, verified.observed, strict=True
+    ):
         tokens = (f"{names[place]} ({place})" for place in (edge.key, edge.query))
-        table.add_row(str(edge.layer), *map(Text, tokens), f"{predicted:+.3f}", f"{observed:+.3f}")
-    table.add_row("", "all together", "", *(f"{change:+.3f}" for change in verified.together))
+        numbers = [share, *changes] if counted else changes
+        table.add_row(str(edge.layer), *map(Text, tokens), *(f"{number:+.3f}" for number in numbers))
+    table.add_row(
+        "", "all together", "", *([""] if counted else []), *(f"{change:+.3f}" for change in verified.together)
+    )
     correlation = f"\nCorrelation of predicted and observed: {verified.correlation:.2f}"
-    return Group(Text(title), table, Text(correlation, "dim"))
+    note = _COUNTED.format(verified.explained.weights) if counted else ""
+    return Group(Text(title), table, Text(correlation + note, "dim"))
+
+
+_COUNTED = (
+    "\nPredicted with attention weights as they were. The share is what the explanation gives the edge (weights={}): a cut "
+    "takes away all that weight and value make together, of which that is a part."
+)

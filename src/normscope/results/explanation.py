@@ -25,7 +25,7 @@ from normscope.results import words as units
 from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
-from normscope.results.verification import Verification, named_edges, strongest_edges, verification
+from normscope.results.verification import Explained, Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -392,6 +392,7 @@ class Explanation(StackResult):
 
         An edge is one key's value for one query at one layer; those of a token to itself are left out. Each is cut by
         itself, then all together. Predictions keep attention weights, norms and slopes as they were; the model does not.
+        That is so with counted weights too: a cut takes away all that weight and value make together, not the edge's share.
         `edges` names others, as `(layer, query, key)`. Runs the model, so that a result read from a file cannot be verified.
         The page of this explanation shows what was found.
 
@@ -410,10 +411,12 @@ class Explanation(StackResult):
         place, values = self.index_of(target), self._flowing(names.EDGES)
         numbers, layers = values.isel(target=place).values, values["layer"].values.tolist()
         chosen = strongest_edges(numbers, layers, k) if edges is None else named_edges(edges, numbers, layers)
-        changes = [-float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
+        shares = [float(numbers[layers.index(each.layer), each.query, each.key]) for each in chosen]
         cuts = EdgeCuts(self.cuts.asked)  # the model's values, which it keeps, are not kept here
         cuts.check_same(place, self.values[place])
-        found = verification(cuts, chosen, changes, place, self.tokens, on_progress)
+        found = verification(
+            cuts, chosen, Explained(tuple(shares), str(self.attrs["weights"])), place, self.tokens, on_progress
+        )
         self.verified = {**self.verified, place: found}
         return found
 

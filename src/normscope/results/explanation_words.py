@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from normscope.inputs import NO_SEGMENT
+from normscope.results import explanation_schema as names
 from normscope.results.tokens import labels, name_of
 
 if TYPE_CHECKING:
@@ -64,6 +66,9 @@ _LONGEST_SENTENCE = 90
 SEGMENTS = {0: "first text", 1: "second text", NO_SEGMENT: "special tokens"}
 """How the sums over the texts of a pair are called."""
 
+_SMALL = 0.1
+"""Values nearer to zero than this are not compared with their biases."""
+
 LOOKING = "routing"
 """How what stays with attention weights is called."""
 
@@ -92,6 +97,41 @@ def sink_note(explanation: Explanation) -> str:
         f"{named} {are}: much attention goes there whatever the token is, so a large share tells little about the word, "
         f"and is shown apart."
     )
+
+
+def cancels(explanation: Explanation, target: int) -> float:
+    """How much of the bias is opposed by the tokens, so that neither shows in the value."""
+    if not explanation.adds_up:
+        return 0.0
+    bias = explanation.biases[target]
+    tokens = explanation.values[target] - bias - explanation.accounts[target]
+    return min(abs(tokens), abs(bias)) if tokens * bias < 0 else 0.0
+
+
+def cancellation_note(explanation: Explanation, targets: Sequence[int]) -> str:
+    """What to know where much of tokens and biases cancels, and what avoids it, in a sentence; empty where it does not."""
+    values, biases = explanation.values, explanation.biases if explanation.adds_up else []
+    found = [target for target in targets if cancels(explanation, target) > max(abs(values[target]), _SMALL) / 2]
+    if not found:
+        return ""
+    most = max(found, key=lambda target: cancels(explanation, target))
+    named = "" if len(targets) == 1 else f" (most of all in {name_of(explanation.targets[most])})"
+    tokens = values[most] - biases[most] - explanation.accounts[most]
+    sums = f"tokens ({_signed(tokens)}) and biases ({_signed(biases[most])})"
+    note = f"Much of {sums} cancels{named}, so that shares say more about each other than about the value."
+    if str(explanation.attrs.get("ff_baseline", "")) != "zero" or not _from_layers(explanation, most):
+        return note
+    return (
+        f"{note} Most comes from constant inputs of feed-forwards, which pass the slopes that the tokens' inputs pass: "
+        f"ff_baseline='bias' (--ff-baseline bias) counts only what the tokens change."
+    )
+
+
+def _from_layers(explanation: Explanation, target: int) -> bool:
+    """Whether most of the bias comes from layers, not from the head."""
+    head = explanation.dataset.get(names.END_BIAS)
+    own = 0.0 if head is None else float(head[target])
+    return abs(explanation.biases[target] - own) > abs(own)
 
 
 def without_sinks(explanation: Explanation, shares: np.ndarray) -> np.ndarray:

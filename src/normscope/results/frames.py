@@ -162,8 +162,10 @@ def _strongest(frame: pd.DataFrame, column: str, k: int) -> pd.DataFrame:
 
 
 def cut_frame(verified: Verification) -> pd.DataFrame:
-    """Edges that were cut, one row each: what was predicted of the value, and what was observed."""
+    """Edges that were cut, one row each: what was predicted of the value, and what was observed; where weights are counted,
+    also the share that the explanation gives the edge."""
     edges, tokens = verified.edges, verified.tokens
+    shares = {"share": verified.explained.shares} if verified.explained.counts_weights else {}
     return pd.DataFrame(
         {
             "layer": [edge.layer for edge in edges],
@@ -171,6 +173,7 @@ def cut_frame(verified: Verification) -> pd.DataFrame:
             "query_token": [tokens[edge.query] for edge in edges],
             "key": [edge.key for edge in edges],
             "key_token": [tokens[edge.key] for edge in edges],
+            **shares,
             "predicted": verified.predicted,
             "observed": verified.observed,
         }

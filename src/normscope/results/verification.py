@@ -19,12 +19,26 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Explained:
+    """What an explanation says of edges, and its rule for attention weights. Where they are constants, a cut is predicted to
+    take just these shares away; where they are counted, shares are a part of what it takes."""
+
+    shares: tuple[float, ...]
+    weights: str
+
+    @property
+    def counts_weights(self) -> bool:
+        """Whether weights have a share of their own."""
+        return self.weights != "constant"
+
+
+@dataclass(frozen=True)
 class Verification:
     """The change of one explained value when edges are cut in the real model, one by one and all together.
 
     `predicted` and `observed` have a number for every edge; `together` has both for all edges at once. `tokens` are those of
     the keys, the encoder's after the others. Predicted is with attention weights, deviations of norms and slopes of
-    activations as they were; observed is with what they become.
+    activations as they were, by whichever rule the explanation counts weights; observed is with what they become.
     """
 
     target: str
@@ -34,6 +48,7 @@ class Verification:
     predicted: tuple[float, ...]
     observed: tuple[float, ...]
     together: tuple[float, float]
+    explained: Explained
 
     @property
     def correlation(self) -> float:
@@ -89,17 +104,18 @@ def named_edges(
 def verification(
     cuts: EdgeCuts,
     edges: Sequence[Edge],
-    predicted: Sequence[float],
+    explained: Explained,
     target: int,
     tokens: Sequence[str],
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Verification:
-    """Cut edges one by one and together; `predicted` are the changes that an explanation says."""
-    values, observed = cuts.values, list[float]()
+    """Cut edges one by one and together, next to what an explanation says of them."""
+    values, predicted, observed = cuts.values, cuts.predicted(edges), list[float]()
     for done, edge in enumerate(edges, start=1):
         observed.append(float(cuts.observed([edge])[target]))
         if on_progress is not None:
             on_progress(done, len(edges) + 1)
-    together = (float(cuts.predicted(edges)[target]), float(cuts.observed(edges)[target]))
+    together = (float(predicted.together[target]), float(cuts.observed(edges)[target]))
+    alone = tuple(float(change) for change in predicted.alone[:, target])
     name, value = values.answers[target].name, float(values.own[target])
-    return Verification(name, value, tuple(tokens), tuple(edges), tuple(predicted), tuple(observed), together)
+    return Verification(name, value, tuple(tokens), tuple(edges), alone, tuple(observed), together, explained)

@@ -55,7 +55,7 @@ export class Total extends Panel<FlowView> {
     );
     this.proof.textContent = explanation.estimate ?? `${proofOf(explanation)} \u00b7 ${explanation.method}`;
     const { compared, note } = explanation;
-    this.meaning.textContent = [compared, note].filter(Boolean).join(". ");
+    this.meaning.textContent = [compared, note, target.remark].filter(Boolean).join(". ");
     this.meaning.hidden = this.meaning.textContent === "";
   }
 }

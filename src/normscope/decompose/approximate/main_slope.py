@@ -43,13 +43,13 @@ from normscope.errors import UnsupportedArchitectureError
 # ---- FF approximately: norms after the feed-forward without the `2 n^2 F d` operations that exact ones need.
 
 FOLDED_VECTORS = 8192
-"""How many part vectors a tile holds when none of them is expanded to all neurons."""
+"""The number of part vectors in a tile when none of them is expanded to all neurons."""
 
 EXPANDED_VECTORS = 4096
-"""How many it holds when they are expanded."""
+"""The number when they are expanded."""
 
 EXPANDED_NUMBERS, NEURONS = 524_288, 1024
-"""How many numbers are expanded at a time, and of how many neurons: few enough for a cache."""
+"""How many numbers are expanded at a time, and for how many neurons: few enough for a cache."""
 
 
 class ApproximateExpansion:
@@ -100,13 +100,13 @@ class ApproximateExpansion:
 
     @cached_property
     def sizes(self) -> list[Float[Tensor, " f"]]:
-        """For each branch, how much goes through every neuron: its input from sampled parts x its output."""
+        """For each branch, the size of what goes through every neuron: its input from sampled parts x its output."""
         squares = [hidden.square().mean((0, 1)) for hidden in self._sampled_hidden(0, [1.0] * len(self.slopes))]
         return [each.sqrt() * self.network.output.weight.norm(dim=0) for each in squares]
 
     @cached_property
     def patterns(self) -> list[Patterns]:
-        """For each branch, what the slopes of all queries are made of; nothing where every query has its own."""
+        """For each branch, the patterns that the slopes of all queries consist of; none if every query has its own."""
         count = self.approximation.patterns
         if count is None or count > len(self.sums.queries):
             return []
@@ -136,7 +136,7 @@ class ApproximateExpansion:
     def _sampled_hidden(
         self, place: int, slopes: Sequence[Tensor | float]
     ) -> list[Float[Tensor, "sampled_key sampled_row f"]]:
-        """For each branch, what sampled parts put into every neuron."""
+        """For each branch, the sampled parts at every neuron."""
         pairs = self.pairs[place]
         if self.expands:
             hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[place]]
@@ -188,7 +188,7 @@ class ApproximateExpansion:
             )  # fmt: skip
 
     def _main(self, place: int) -> Float[Tensor, "head d_head d"]:
-        """What the main slopes make of a group's output projection: a factored part of the result."""
+        """A group's output projection through the main slopes: a factored part of the result."""
         assert self.main is not None
         scaled = sum(folded * main for folded, main in zip(self.folded[place], self.main, strict=True))
         assert isinstance(scaled, Tensor)
@@ -205,7 +205,7 @@ class ApproximateExpansion:
         return expanding < folding
 
     def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
-        """What a tile's queries add to the main part, as the projection shows it."""
+        """The remainder of a tile's queries, as the projection shows it."""
         if self.chosen is not None:
             return self._of_chosen(place, rows, self.chosen[rows])
         if self.patterns:
@@ -227,7 +227,7 @@ class ApproximateExpansion:
         return out.transpose(0, 1)
 
     def _hidden(self, place: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:
-        """What some keys put into some activated neurons of every query."""
+        """The parts of some keys at some activated neurons of every query."""
         weights = self.weights[place][keys, rows]
         total: Tensor | None = None
         for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):

@@ -1,4 +1,5 @@
-"""What an approximation of norm maps is: how many neurons keep their own slopes, and how many directions are looked along.
+"""The parameters of an approximation of norm maps: how many neurons keep their own slopes, and how many directions of
+the output are used.
 
 Approximations concern the feed-forward alone. Sums, mixing ratios, the diagonal, the proof and all scopes before the
 feed-forward stay exact.
@@ -16,13 +17,13 @@ THIN = 2.0
 """By how much an operation of a thin product costs more than one of a large product."""
 
 PASSED = 12.0
-"""What a number that is written and read again costs relative to a multiplication of a large product."""
+"""The cost of a number that is written and read again, relative to a multiplication of a large product."""
 
 PICKED = 250.0
-"""What a number costs that is picked for one query alone."""
+"""The cost of a number that is gathered for one query alone."""
 
 NARROW = 28
-"""How many columns a narrow product seems to have more than it has."""
+"""How many additional columns a narrow product costs."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ class Approximation:
 
     @property
     def name(self) -> str:
-        """As results say it."""
+        """As results record it."""
         if self.products is not None:
             return f"{self.products} products"
         if self.patterns is not None:
@@ -81,7 +82,7 @@ class Approximation:
         return self.neurons, self.patterns
 
     def width(self, d: int) -> int:
-        """How many numbers a part vector is looked at by."""
+        """By how many numbers a part vector is represented."""
         return d if self.directions is None else min(d, self.directions)
 
     def operations(
@@ -105,7 +106,7 @@ class Approximation:
 
 @dataclass(frozen=True)
 class Reached:
-    """How near approximate maps of a layer came to exact ones, on the cells of sampled queries, by scope.
+    """How close approximate maps of a layer came to exact ones, on the cells of sampled queries, by scope.
 
     `error` is the median relative error of a cell; `spearman` is the rank correlation of all cells.
     """
@@ -120,7 +121,7 @@ class Reached:
         return min(self.spearman.values(), default=1.0)
 
     def worse_of(self, other: Reached) -> Reached:
-        """For maps of which one half reached this and the other half that."""
+        """For maps whose halves reached this and the other quality."""
         return Reached(
             min((self, other), key=lambda each: each.worst).approximation,
             {scope: max(error, other.error.get(scope, 0.0)) for scope, error in self.error.items()},

@@ -90,7 +90,7 @@ _MAIN = 2 / 3
 """The share of directions along which sampled parts lie."""
 
 _KNOWN = 0.5
-"""How much the sampled known terms count relative to the sampled parts, when directions are sought."""
+"""The weight of the sampled known terms relative to the sampled parts, when directions are chosen."""
 
 _RANDOM_PRODUCTS = 0.5
 """How much of the products with known terms is taken from the random directions: noise against bias."""
@@ -115,7 +115,7 @@ class ProjectedTerms(ABC):
 
 
 class Projection(ABC):
-    """What is computed of the parts that a feed-forward outputs, at one point of the chain after it."""
+    """What is computed from the output parts of a feed-forward, at one point of the chain after it."""
 
     @property
     @abstractmethod
@@ -128,7 +128,7 @@ class Projection(ABC):
 
     @abstractmethod
     def normalise(self, norm: Norm, vectors: Float[Tensor, "... direction"]) -> Float[Tensor, "... direction"]:
-        """What was seen before a norm, as it is seen after it; may change it in place."""
+        """The projection after a norm, from that before it; may change it in place."""
 
     @abstractmethod
     def through(self, views: Sequence[Float[Tensor, "... d"]]) -> Float[Tensor, "... direction"]:
@@ -221,7 +221,7 @@ class Directions:
         return self.matrix[view * self.d : (view + 1) * self.d] * self.sizes[view]
 
     def pulled_back(self, norms: Sequence[Norm], view: int) -> Float[Tensor, "d direction"]:
-        """What gives with vectors at a view the sum of their products there and at all later views."""
+        """The vectors whose product with one at a view is the sum of the products there and at all later views."""
         pulled = self.of_view(len(norms)) / self.sizes[len(norms)] ** 2
         for earlier in reversed(range(view, len(norms))):
             pulled = scale_back(norms[earlier], pulled.T).T + self.of_view(earlier) / self.sizes[earlier] ** 2

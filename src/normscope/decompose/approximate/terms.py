@@ -38,7 +38,7 @@ class FactoredTerms:
         self._grams: dict[int, Tensor] = {}
 
     def joined(self, groups: Sequence[KeyGroup]) -> FactoredTerms:
-        """With the terms that a residual brings back, for all tiles the same."""
+        """With the terms that a residual adds back, which are the same for all tiles."""
 
         def make() -> FactoredTerms:
             outputs = {kind: list(terms) for kind, terms in self.outputs.items()}

@@ -56,7 +56,7 @@ def answer_command(
         Path | None,
         typer.Option(
             "--messages",
-            help="Instead, the turns of a chat: a JSON file with a list of roles and contents.",
+            help="The turns of a chat, instead of documents and a question: a JSON file with a list of roles and contents.",
             show_default=False,
             rich_help_panel=_ANSWERED,
         ),
@@ -66,7 +66,7 @@ def answer_command(
         str | None,
         typer.Option(
             "--of",
-            help="Explain a part of the answer: the text of it.",
+            help="Explain a part of the answer: its text.",
             show_default=False,
             rich_help_panel="What is explained",
         ),
@@ -75,7 +75,7 @@ def answer_command(
         str | None,
         typer.Option(
             "--hops",
-            help="Hand the credit of generated tokens on to what made them: this many times, or 'all'.",
+            help="Pass the credit of generated tokens on to the tokens behind them: this many times, or 'all'.",
             show_default=False,
             rich_help_panel="What is explained",
         ),
@@ -89,16 +89,16 @@ def answer_command(
             rich_help_panel=_SHOWN,
         ),
     ] = "sentence",
-    top: Annotated[int, typer.Option("--top", help="How many of them to show.", rich_help_panel=_SHOWN)] = 10,
+    top: Annotated[int, typer.Option("--top", help="The number of units to show.", rich_help_panel=_SHOWN)] = 10,
     out: options.Out = None,
     reading: TextOptions,
     model: ModelOptions,
 ) -> None:
     """Show which sentences, documents or turns an answer came from.
 
-    The model answers a question about documents, and its answer is decomposed: what each sentence puts into the logits of
-    its tokens, exactly for given attention weights, deviations of norms and slopes of activations. With --out it is written
-    as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    The model answers a question about documents, and its answer is decomposed: what each sentence contributes to the logits
+    of its tokens, exactly, for given attention weights, deviations of norms and slopes of activations. With --out it is
+    written as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
     documents = _documents(context or [], as_text=reading.as_text)
@@ -118,7 +118,7 @@ def answer_command(
 
 
 def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
-    """The explained answer, with first its tokens and then the layers as progress."""
+    """The explained answer. Progress is first its tokens, then the layers."""
     say_long(analyzer, AnswerRequest(**keywords))
     most = keywords.get("max_new_tokens", AnswerRequest.max_new_tokens)
     with ExitStack() as stack:
@@ -134,7 +134,7 @@ def _answered(analyzer: Analyzer, keywords: AnswerOptions) -> Answer:
 
 
 class _Stages:
-    """What is being done, one thing after another: each is shown until the next begins."""
+    """Shows what is being done, one message after another, each until the next begins."""
 
     def __init__(self, stack: ExitStack) -> None:
         self.stack, self.message, self.count = stack, "", 0
@@ -150,7 +150,7 @@ class _Stages:
 
 
 def say_long(analyzer: Analyzer, request: AnswerRequest) -> None:
-    """What a long prompt will take, before it does."""
+    """Report the expected cost of a long prompt in advance."""
     from normscope.methods.answers import read_prompt
 
     prompt, _ = read_prompt(analyzer, request)
@@ -178,7 +178,7 @@ def _messages(path: Path) -> list[dict[str, str]]:
     except OSError as error:
         raise FileError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
     except ValueError as error:
-        raise FileError(f"{str(path)!r} is no JSON: {error}.") from error
+        raise FileError(f"{str(path)!r} is not JSON: {error}.") from error
     if not isinstance(found, list):
         raise InputError(f"{str(path)!r} has to hold a list of messages, each with a role and a content.")
     return cast("list[dict[str, str]]", found)

@@ -1,6 +1,6 @@
 """Checks of a command line before anything large is imported. Every `check_x` raises an error that says what is wrong.
 
-What only the model itself can tell is checked once it is loaded.
+What only the model itself shows is checked once it is loaded.
 """
 
 from __future__ import annotations

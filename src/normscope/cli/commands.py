@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 
 class _PlainHelp:
-    """Help without what nobody types: braces around a required argument, the type of a flag."""
+    """Help without what users do not type: braces around a required argument, the type of a flag."""
 
     def collect_usage_pieces(self, ctx: object) -> list[str]:
         pieces: list[str] = super().collect_usage_pieces(ctx)  # pyright: ignore[reportAttributeAccessIssue]

@@ -43,7 +43,7 @@ def load_analyzer(options: ModelOptions) -> Analyzer:
 
 @contextmanager
 def working(message: str, things: str = "maps") -> Generator[Callable[[int, int], None]]:
-    """Show a message while work is done; yields a callback for progress (things done, things in all).
+    """Show a message during some work; yields a callback for progress (number done, total number).
 
     A terminal shows it at once. Otherwise a line is written after a while, and again at intervals.
     """

@@ -93,7 +93,7 @@ def estimate_command(
         typer.Option("--layer", "-l", help="One layer, from 1.", show_default=False, rich_help_panel=_COUNTED),
     ] = None,
     heads: Annotated[
-        bool, typer.Option("--heads", help="Also what single heads do.", rich_help_panel=_COUNTED)
+        bool, typer.Option("--heads", help="Also the maps of single heads.", rich_help_panel=_COUNTED)
     ] = False,
     explain: Annotated[
         bool,

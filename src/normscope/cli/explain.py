@@ -1,4 +1,4 @@
-"""`normscope explain` and `normscope methods`: what made a model say this, and the methods of attribution."""
+"""`normscope explain` and `normscope methods`: why a model makes a prediction, and the methods of attribution."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def explain_command(
     words: options.Words = False,
     units: Annotated[
         Literal["token", "word", "sentence"],
-        typer.Option("--units", help="What is summed up to one share.", rich_help_panel=_SHOWN),
+        typer.Option("--units", help="The units that share values are summed over.", rich_help_panel=_SHOWN),
     ] = "token",
     top: Annotated[
         int,
@@ -127,7 +127,7 @@ def explain_command(
     out: options.Out = None,
     model: ModelOptions,
 ) -> None:
-    """Show what made the model say this: what each token puts into a logit.
+    """Show why the model predicts this: what each token contributes to a logit.
 
     The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
@@ -174,7 +174,7 @@ def explain_command(
 
 
 def _verified(explanation: Explanation, count: int) -> Verification:
-    """What came of edges that were cut in the model."""
+    """Print the effects of edges that were cut in the model."""
     with working("Cutting edges", "passes") as on_progress:
         return explanation.verify(count, on_progress=on_progress)
 

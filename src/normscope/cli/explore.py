@@ -73,7 +73,7 @@ def explore(
     heads: Annotated[bool, typer.Option("--heads", help="Also the maps of single heads.")] = False,
     maps_only: Annotated[
         bool,
-        typer.Option("--maps-only", help="Leave out what the model predicts, and why: it takes three passes more."),
+        typer.Option("--maps-only", help="Leave out what the model predicts, and why: this saves three passes."),
     ] = False,
     compare: Annotated[
         str | None,
@@ -103,8 +103,9 @@ def explore(
 ) -> None:
     """Write one HTML file in which to explore the maps of a text.
 
-    It works from disk and loads nothing. Step through the chain of a layer and watch each component rewrite the map;
-    click tokens; compare; export. Of a model with a head it also has what the model predicts, and where that came from.
+    It works from disk and loads nothing from the network. Step through the chain of a layer and watch each component
+    rewrite the map; click tokens; compare; export. For a model with a head, it also has what the model predicts, and where
+    that came from.
     """
     check_page(out)
     page_precision = _precision(precision)
@@ -173,7 +174,7 @@ def serve(
         list[Path] | None,
         typer.Argument(
             metavar="RESULT",
-            help="A finished result to look at, instead of models, or two side by side: .nc or .zarr.",
+            help="A finished result to show instead of models, or two side by side: .nc or .zarr.",
             show_default=False,
         ),
     ] = None,
@@ -188,9 +189,9 @@ def serve(
         ),
     ] = None,
     host: Annotated[
-        str, typer.Option("--host", help="The address to listen on. object but this machine's own needs a token.")
+        str, typer.Option("--host", help="The address to listen on. Any other than this machine's own needs a token.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 takes any free one.")] = 8311,
+    port: Annotated[int, typer.Option("--port", "-p", min=0, max=65535, help="The port; 0 chooses a free one.")] = 8311,
     most_tokens: Annotated[int, typer.Option("--most-tokens", min=1, help="The longest text, in tokens.")] = 512,
     most_kept: Annotated[
         int,

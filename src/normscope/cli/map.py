@@ -81,7 +81,7 @@ def map_command(
 ) -> None:
     """Show the attribution map of a text, or write it to a file.
 
-    Rows are queries (whose state it is), columns are keys (the tokens that it is made of). Only what is requested is
+    Rows are queries (whose state it is), columns are keys (the tokens that it consists of). Only what is requested is
     computed. On the terminal the default is the last layer, in a file all layers. With --out the map is written as a picture
     (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
     """

@@ -82,7 +82,7 @@ def check_command(
     reading: TextOptions,
     model: ModelOptions,
 ) -> None:
-    """Prove that a model is understood: its states are the sum of their parts.
+    """Prove that a model is decomposed correctly: its states are the sum of their parts.
 
     This is checked in every layer, after every component. Exits with 1 if it fails. A model without a tokenizer is
     given random token ids.
@@ -188,7 +188,7 @@ def models_command(
         bool, typer.Option("--refused", help="List the architectures of transformers that are not analysed, and why.")
     ] = False,
 ) -> None:
-    """List the architectures that are understood, by their model_type."""
+    """List the supported architectures, by their model_type."""
     from normscope.families import supported_models
 
     if refused:

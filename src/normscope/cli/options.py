@@ -50,7 +50,7 @@ Scope = Annotated[
     typer.Option(
         "--scope",
         "-s",
-        help="How much of the layer is covered, from AttnW to the whole layer (the default). 'all' writes every scope into "
+        help="How far the layer is followed, from AttnW to the whole layer (the default). 'all' writes every scope into "
         "a table or netCDF file.",
         show_default=False,
         rich_help_panel=_SHOWN,

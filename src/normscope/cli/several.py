@@ -1,4 +1,4 @@
-"""Several models in one command: which, in which folders, what each will cost, and all of them one after the other.
+"""Several models in one command: their folders, the cost of each, and the runs, one after the other.
 
 A model that fails does not stop the others: its error is repeated at the end, and the exit code is that of the first model
 that failed.

@@ -62,7 +62,7 @@ def similar_command(
     as_text: options.AsText = False,
     model: ModelOptions,
 ) -> None:
-    """Show why two texts are similar: what each pair of tokens puts into the similarity of their embeddings.
+    """Show why two texts are similar: what each pair of tokens contributes to the similarity of their embeddings.
 
     Pairs, margins and a constant add up to the cosine that the model gives, exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out they are written as a picture (svg, png, pdf), a page (html), a table
@@ -86,18 +86,16 @@ def similar_command(
 def search_command(
     query: Annotated[
         str,
-        typer.Argument(
-            metavar="QUERY", help="What is looked for: a text, or - for standard input.", show_default=False
-        ),
+        typer.Argument(metavar="QUERY", help="The query: a text, or - for standard input.", show_default=False),
     ],
     *,
     corpus: Annotated[
         Path,
         typer.Option(
-            "--corpus", "-c", help="The passages: a text file with one in a line, or a table.", show_default=False
+            "--corpus", "-c", help="The passages: a text file with one on each line, or a table.", show_default=False
         ),
     ],
-    top: Annotated[int, typer.Option("--top", help="How many passages are explained.", rich_help_panel=_SHOWN)] = 5,
+    top: Annotated[int, typer.Option("--top", help="The number of passages to explain.", rich_help_panel=_SHOWN)] = 5,
     request: dict[str, Any],
     reading: dict[str, Any],
     units: Units = "token",
@@ -107,7 +105,7 @@ def search_command(
 ) -> None:
     """Rank the passages of a corpus by their similarity to a query, and show why each of the best is found.
 
-    Passages are read and embedded in batches, so that a corpus may be large; those that are longer than the model takes are
+    Passages are read and embedded in batches, so a corpus may be large; those that are longer than the model takes are
     cut, as sentence-transformers does. With --out the hits are written as a page (html) or a table (csv, parquet, json).
     """
     (text, _) = given_texts(query, as_text=as_text)
@@ -116,7 +114,7 @@ def search_command(
         raise InputError(f"At least one passage is looked for, not {top} (--top).")
     if out is not None and (kind := ending(out, RESULTS)) in (*FIGURES, NETCDF) and top > 1:
         raise FileError(
-            f"A file that ends in .{kind} holds one similarity: write html, csv, parquet or json, or say --top 1."
+            f"A file that ends in .{kind} holds one similarity: write html, csv, parquet or json, or pass --top 1."
         )
     check_model(model)
     passages = _Passages(Corpus(str(corpus), **reading))
@@ -129,15 +127,13 @@ def search_command(
 
 
 class _Passages:
-    """The texts of a corpus, one after the other, and what was left out of it."""
+    """The texts of a corpus, one after the other, and the rows that were left out."""
 
     def __init__(self, corpus: Corpus) -> None:
         from normscope.corpora import Problems
 
         self.corpus, self.problems = corpus, Problems("skip")
-        next(
-            iter(corpus.records(Problems("skip"))), None
-        )  # what cannot be read at all is said before a model is loaded
+        next(iter(corpus.records(Problems("skip"))), None)  # unreadable files are reported before a model is loaded
 
     def __iter__(self) -> Iterator[str]:
         for record in self.corpus.records(self.problems):

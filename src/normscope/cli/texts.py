@@ -1,4 +1,4 @@
-"""The texts that a command reads: the options that say how, the same for every command, and what they stand for."""
+"""The texts that a command reads: the options for them, which are the same for every command, and their meaning."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ PAIRS = Expansion(TextOptions, TextOptions, without=("decoder_text", "target"))
 
 
 def renamed_option(old: str, old_value: _Value | None, new: str, new_value: _Value | None) -> _Value | None:
-    """The value of an option that may still be given by its old name, which says so."""
+    """The value of an option that may still be given by its old name, with a deprecation message."""
     if old_value is None:
         return new_value
     if new_value is not None:

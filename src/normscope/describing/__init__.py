@@ -230,7 +230,7 @@ def _head(model: PreTrainedModel, family: Family, seen: Observation) -> tuple[He
 
 
 def _prove_in_its_dtype(model: PreTrainedModel, family: Family) -> None:
-    """The proof that every analysis asks for, on the model itself and in its own arithmetic."""
+    """The proof that every analysis requires, on the model itself and in its own arithmetic."""
     proof = Proof(type(model).__name__, family.name, model.dtype)
 
     def consume(layer: int, _: int, trace: LayerTrace) -> None:

@@ -104,7 +104,7 @@ class _Search:
         )
 
     def _ways(self, call: Call) -> Iterator[tuple[list[HeadPart], Tensor]]:
-        """What may lie between the states and what a module reads."""
+        """The operations that may come between the states and the input of a module."""
         reads, states = call.reads, self.states
         if same(states, reads):
             yield [], reads
@@ -141,7 +141,7 @@ class _Search:
         return None if norm is None else replace(norm, module=self._named(call.path))
 
     def _ending(self) -> HeadPart | None:
-        """What is done to the last states without a module."""
+        """The operations on the last states without a module."""
         states, logits = self.states, self.logits
         if len(logits) == 1 < len(states) and same(states[-1:], logits):
             return LastToken()

@@ -106,7 +106,7 @@ class Observation:
 
 @dataclass
 class _Recorder:
-    """All calls of a pass, and what was seen of attentions."""
+    """All calls of a pass, and the observed attentions."""
 
     calls: list[Call] = field(default_factory=list[Call])
     attentions: list[tuple[nn.Module, int, Tensor, Tensor]] = field(default_factory=list[Any])

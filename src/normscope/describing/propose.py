@@ -1,4 +1,4 @@
-"""Topologies that fit what was seen of a block: who reads what another module returned, or the sum of two."""
+"""Topologies that fit the observed calls of a block: which module reads the output of another, or the sum of two."""
 
 from __future__ import annotations
 

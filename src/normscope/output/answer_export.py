@@ -51,8 +51,8 @@ def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", 
 def document_of(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
     """Everything about an answer as plain lists: what a page needs to show it. Positions are characters of `text`.
 
-    `text` is the prompt with the answer after it. `tokens` has every token that the model read (`output` is its place in the
-    answer, or null), `outputs` every token of the answer, `segments` the documents, question, turns and the answer, and
+    `text` is the prompt with the answer after it. `tokens` has every token that the model read (`output` is its index in
+    the answer, or null), `outputs` every token of the answer, `segments` the documents, question, turns and the answer, and
     `spans` the units of the context with their share, ranked. Shares of the tokens, `bias` and `routed` (what stays with
     attention weights) add up to `value`, and so do those of `spans` and `left_out`. `table[output][token]` explains every
     token of the answer by itself, if it was computed.

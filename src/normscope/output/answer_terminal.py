@@ -1,6 +1,6 @@
 """An explained answer on a terminal: the answer, the spans with the largest shares as bars, and what was left out.
 
-Makes rich renderables; only `show_spans` prints. Texts go in as they are: nothing in them is markup.
+Makes rich renderables; only `show_spans` prints. Texts are inserted verbatim: nothing in them is markup.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def answer_view(answer: Answer, unit: Unit = "sentence", count: int = 10) -> Gro
 
 
 def heading(answer: Answer) -> str:
-    """What is explained, by which objective, and how credit went on through the generated text."""
+    """What is explained, by which objective, and whether credit was passed on through the generated text."""
     explained = "" if answer.explained == answer.text else f"{answer.explained!r}: "
     against = answer.attrs["against"]
     other = f"the logit of its token above that of the other answer ({against!r})"
@@ -57,7 +57,7 @@ def heading(answer: Answer) -> str:
 
 
 def notes(answer: Answer) -> list[str]:
-    """What a reader has to know, in sentences."""
+    """Notes for the reader, in sentences."""
     found: list[str] = []
     if not answer.attrs.get("finished", 1):
         found.append("The answer did not come to its end: allow it more tokens (max_new_tokens, --max-new-tokens).")
@@ -65,7 +65,7 @@ def notes(answer: Answer) -> list[str]:
 
 
 def spans_table(spans: Spans, count: int = 10) -> Table:
-    """The first spans of the ranking, the rest of them together, and what was left out: all adds up to the value."""
+    """The first spans of the ranking, the sum of the others, and what was left out; together they add up to the value."""
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("", no_wrap=True, width=_BAR)

@@ -18,7 +18,7 @@ from normscope.plots.style import DIVERGING, SEQUENTIAL, ink_on
 
 _LEVELS = (0, 95, 135, 175, 215, 255)
 _STEPS = 128
-"""How finely a ramp is followed from its weak end to its strong one."""
+"""The number of steps in which a ramp is sampled."""
 
 _LUMINANCE = np.array([0.2126, 0.7152, 0.0722])
 _LEAST_STEP = 0.01
@@ -41,7 +41,7 @@ _Colour = tuple[float, float, float]
 
 @cache
 def _ramp(weak: float, strong: float, *, signed: bool) -> tuple[tuple[float, _Colour], ...]:
-    """Terminal colours from the weak end of a palette to its strong end, each with the place from which on it is shown."""
+    """Terminal colours from the weak end of a palette to its strong end, each with the position from which it is used."""
     colours = DIVERGING if signed else SEQUENTIAL
     palette = np.array(list(_terminal_colours())) / 255
     kept: list[tuple[float, _Colour]] = []

@@ -81,7 +81,7 @@ def document_of(explanation: Explanation) -> dict[str, object]:
 
 
 def _account_of(explanation: Explanation, target: int) -> dict[str, object]:
-    """What stays with the weights in one value, as a whole and by the tokens that were looked at."""
+    """The share of the weights in one value, in total and by the tokens that were attended to."""
     if not explanation.counts_weights:
         return {}
     looked = np.atleast_2d(explanation.looked_at.values)[target]

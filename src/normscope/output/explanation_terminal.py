@@ -37,7 +37,8 @@ TOP = 15
 
 
 def explanation_view(explanation: Explanation, top: int = TOP) -> Group:
-    """Every value with its coloured text, and the strongest tokens as numbers; of several values, their sums over all."""
+    """Every value with its coloured text, and the strongest tokens as numbers; for several values, the sums over all of
+    them."""
     parts: list[RenderableType] = []
     for target in range(len(explanation.targets)):
         parts += [Text(heading(explanation, target), style="bold"), _coloured(explanation, target)]
@@ -55,7 +56,7 @@ def explanation_view(explanation: Explanation, top: int = TOP) -> Group:
 
 
 _SINK = Style(dim=True, underline=True)
-"""Of an attention sink, whose share has no colour."""
+"""The style of an attention sink, whose share has no colour."""
 
 
 class _Colours:
@@ -97,7 +98,8 @@ def _predictions(explanation: Explanation, target: int) -> Text | None:
 
 
 def _table(explanation: Explanation, target: int | None, top: int) -> Table:
-    """The strongest tokens in the order of the text, those left out as one row, sinks apart, and how all of them add up."""
+    """The strongest tokens in the order of the text, the others as one row, sinks separately, and how all of them add
+    up."""
     shares = shares_of(explanation, target)
     colours, sinks = _Colours(explanation, shares.values), explanation.sinks
     names, positions, values = token_names(explanation), shares["token_position"].values, shares.values

@@ -78,6 +78,6 @@ def map_tables(
 
 
 def _in_notebook() -> bool:
-    """Whether this runs in a notebook's kernel, which displays what a cell shows."""
+    """Whether this runs in the kernel of a notebook, which displays the value of a cell."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     return type(shell).__name__ == "ZMQInteractiveShell"

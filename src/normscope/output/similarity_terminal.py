@@ -1,7 +1,7 @@
-"""Similarities on a terminal: the value and how it adds up, the strongest cells, and what every token does.
+"""Similarities on a terminal: the value and how it adds up, the strongest cells, and the share of every token.
 
 Makes rich renderables; only `show_similarities` prints. Tokens go in as plain text, so that nothing in them is read as
-markup, and every number is written out, so that a pipe has all that colours show.
+markup, and every number is printed, so piped output has all that colours show.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _cells(similarity: Similarity, count: int) -> Table:
 
 
 def _tokens(similarity: Similarity, side: str) -> Table:
-    """What every token of one text does, and its strongest partner."""
+    """The share of every token of one text, and its strongest partner."""
     shares, names = getattr(similarity, side).values, token_names(similarity, side)
     partners = _partners(similarity, side)
     kind = "text" if similarity.patches(side) is None else "image"
@@ -101,14 +101,14 @@ def token_names(similarity: Similarity, side: str) -> list[str]:
 
 
 def _shown(similarity: Similarity, side: str, shares: np.ndarray) -> list[int]:
-    """All tokens of a text; of an image, those that do most, the first of them first."""
+    """All tokens of a text; for an image, those with the largest shares, in their order."""
     if similarity.patches(side) is None:
         return list(range(len(shares)))
     return np.argsort(-np.abs(shares), kind="stable")[:_PATCHES].tolist()
 
 
 def _partners(similarity: Similarity, side: str) -> list[tuple[str, str]]:
-    """For every token of one text the token of the other with which it does most."""
+    """For every token of one text, the token of the other with which its cell is largest."""
     if not similarity.has_table:
         return []
     cells = similarity.table.values if side == "first" else similarity.table.values.T

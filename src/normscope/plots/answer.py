@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _GAP = 0.04
 _MOST = 200
-"""Spans in one picture: more cannot be read."""
+"""The most spans in one picture: more would not be readable."""
 
 
 def plot_answer(

@@ -1,6 +1,5 @@
-"""Pictures of an explanation: the text coloured by what each token puts in, a heat map of several values, an image.
-
-Shares for a value are in one colour, those against it in the other; shares without signs go from light to dark.
+"""Pictures of an explanation: the text coloured by the share of each token, a heat map of several values, an image.
+Positive shares are in one colour, negative ones in the other; shares without signs go from light to dark.
 """
 
 from __future__ import annotations

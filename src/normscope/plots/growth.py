@@ -40,7 +40,7 @@ def plot_growth(
     limit: float | None = None,
     title: str | None = None,
 ) -> Figure:
-    """The map of one layer at each scope in order (default all): what every component does to it.
+    """The map of one layer at each scope in order (default all): the effect of every component.
 
     Args:
         analysis: what to show.

@@ -1,4 +1,4 @@
-"""Maps of vision models, drawn over the image: what flows into one query from every patch, layer by layer."""
+"""Maps of vision models, drawn over the image: the part of every patch in the state of one query, layer by layer."""
 
 from __future__ import annotations
 

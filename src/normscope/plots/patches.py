@@ -1,4 +1,5 @@
-"""The image of a similarity: tinted by what its patches do, in all and with the strongest tokens of the other side."""
+"""The image of a similarity: coloured by the shares of its patches, in total and with the strongest tokens of the other
+side."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _COLUMNS = 4
 _GAP, _TITLE = 0.12, 0.24
 _OPACITY = 0.6
 _STRONGEST = 7
-"""Of the tokens of the other side, how many have an image of their own."""
+"""The number of tokens of the other side that have an image of their own."""
 
 
 class WithImage:
@@ -77,7 +78,7 @@ class WithImage:
     def _draw_image(
         self, axes: Axes, side: str, corner: tuple[float, float], values: np.ndarray, colours: Colormap
     ) -> None:
-        """The image in grey, so that only what its patches do has colours."""
+        """The image in grey, so that only shares have colours."""
         left, top = corner
         extent = (left, left + self._side, top + self._side, top)
         image, patches = self._similarity.image(side), self._similarity.patches(side)

@@ -1,7 +1,7 @@
 """Figures that show themselves in a notebook, in which every character can be read.
 
-Figures are made without pyplot, which alone would tell the notebook of them. A character that the fonts of a figure lack is
-taken from any installed font that has it; what none has is an escape. A box says nothing, but `\\u65e5` can be read,
+Figures are made without pyplot, so a notebook would not display them by itself. A character that the fonts of a figure lack
+is taken from any installed font that has it; what none has is an escape. A box says nothing, but `\\u65e5` can be read,
 searched and copied, and the figure says what it stands for.
 """
 

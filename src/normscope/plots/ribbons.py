@@ -1,4 +1,4 @@
-"""Two texts above each other with ribbons between their tokens: as wide as what a pair puts into a similarity is large.
+"""Two texts above each other, with ribbons between their tokens whose width is the size of a pair's share.
 
 At every token the ribbons lie side by side, in the order of their other ends. Everything is measured in inches.
 """
@@ -27,12 +27,12 @@ _BETWEEN = 4
 _GAP = 0.06
 _WIDEST, _THINNEST = 0.3, 0.008
 _RAISES, _LOWERS = 0.84, 0.16
-"""Places of the colours of both signs on a diverging map."""
+"""Positions of the colours of both signs on a diverging map."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Both texts in their places, and how high they are together."""
+    """The layout of both texts, and their total height."""
 
     first: list[Placed]
     second: list[Placed]
@@ -80,7 +80,7 @@ def strongest(cells: np.ndarray, share: float) -> list[tuple[int, int]]:
 def draw_texts(
     axes: Axes, similarity: Similarity, texts: Texts, colours: Colormap, norm: Normalize, share: float
 ) -> None:
-    """The ribbons of the strongest pairs below the tokens, which have the colours of what they do."""
+    """The ribbons of the strongest pairs, below the tokens, which have the colours of their shares."""
     cells = similarity.table.values
     pairs = strongest(cells, share)
     sizes = np.array([abs(cells[pair]) for pair in pairs])

@@ -1,4 +1,4 @@
-"""A text with its tokens highlighted: what one query's state is made of, in reading order.
+"""A text with its tokens highlighted: the parts of one query's state, in reading order.
 
 Lays out tokens in lines by measuring them; subwords of one word stay together.
 """
@@ -60,7 +60,7 @@ def plot_tokens(
     width: float = 6.5,
     title: str | None = None,
 ) -> Figure:
-    """The text with every token coloured by what it put into the state of one query, which has a frame.
+    """The text with every token coloured by its part in the state of one query, which has a frame.
 
     Args:
         analysis: what to show.

@@ -28,7 +28,7 @@ TILE_ELEMENTS = 1 << 21
 
 @dataclass(frozen=True)
 class Interaction:
-    """Which rows of two embeddings meet, and the number that the sum of their products is multiplied by.
+    """The pairs of rows of two embeddings that are multiplied, and the factor of the sum of their products.
 
     `value = factor * sum_p <first[first_rows[p]], second[second_rows[p]]>`.
     """
@@ -43,13 +43,13 @@ class Interaction:
         return Interaction(self.second_rows, self.first_rows, self.factor)
 
     def at_first(self, vectors: Float[Tensor, "_ target d"], rows: int) -> Float[Tensor, "target row d"]:
-        """The covectors at the rows of the first embedding that vectors at the rows of the second make."""
+        """The covectors at the rows of the first embedding, for vectors at the rows of the second."""
         made = vectors.new_zeros(rows, *vectors.shape[1:])
         made.index_add_(0, self.first_rows, vectors[self.second_rows])
         return (made * self.factor).transpose(0, 1)
 
     def products(self, first: Float[Tensor, "row k d"], second: Float[Tensor, "row l d"]) -> Float[Tensor, "k l"]:
-        """What every vector of the one does with every vector of the other."""
+        """The products of every vector of the one with every vector of the other."""
         return torch.einsum("pkd,pld->kl", first[self.first_rows], second[self.second_rows]) * self.factor
 
 
@@ -57,8 +57,8 @@ class Interaction:
 class Table:
     """`cells[k, l] + first_margin[k] + second_margin[l] + constant`, summed, is the value.
 
-    `errors` are relative errors of completeness: of what every vector of the one text is worth in the other, and of the
-    parts of the one.
+    `errors` are relative errors of completeness: of the products of every vector of the one text with the other embedding,
+    and of the parts of the one.
     """
 
     cells: Float[Tensor, "first second"]
@@ -82,17 +82,17 @@ class Decomposed:
 
     @property
     def width(self) -> int:
-        """How many frozen passes its parts take: one for each token and one for the bias, or one for each dimension."""
+        """The number of frozen passes for its parts: one for each token and one for the bias, or one for each dimension."""
         return min(self.recorded.length, self.rows * self.dimensions) + 1
 
     @cached_property
     def bias(self) -> Float[Tensor, "row d"]:
-        """What no token put into the embedding."""
+        """The part of the embedding that belongs to no token."""
         return _carried(self._blocks, self.recorded, Columns(range(0), bias=True))[:, 0]
 
     @cached_property
     def parts(self) -> Float[Tensor, "row token d"]:
-        """What every token put into the embedding."""
+        """The part of every token in the embedding."""
         length = self.recorded.length
         if length > self.rows * self.dimensions:
             return self.parts_by_dimension
@@ -118,7 +118,7 @@ class Decomposed:
 
 
 def table(first: Decomposed, second: Decomposed, interaction: Interaction) -> Table:
-    """The table of two texts. The parts of the second are pulled back through the first, where that is the cheaper way."""
+    """The table of two texts. The parts of the second are pulled back through the first if that is cheaper."""
     beta, own = first.bias, first.recorded.embedding
     if second.recorded.length >= first.rows * first.dimensions:
         by_token = torch.cat([second.parts, second.bias[:, None]], 1)
@@ -136,14 +136,14 @@ def table(first: Decomposed, second: Decomposed, interaction: Interaction) -> Ta
 
 @dataclass(frozen=True)
 class Shares:
-    """What every token of one text does for the similarity; with the bias it adds up to the value."""
+    """The share of every token of one text in the similarity; with the bias, shares add up to the value."""
 
     shares: Float[Tensor, " token"]
     bias: Float[Tensor, ""]
 
 
 def shares_of(first: RecordedText, second: RecordedText, interaction: Interaction) -> Shares:
-    """The shares of the tokens of the first text: the embedding of the second, pulled back, with what biases do."""
+    """The shares of the tokens of the first text: the embedding of the second, pulled back, with the share of biases."""
     covectors = interaction.at_first(second.embedding[:, None], len(first.embedding))
     with torch.no_grad():
         head = pull_back_rows(first.head, covectors)
@@ -156,7 +156,7 @@ def shares_of(first: RecordedText, second: RecordedText, interaction: Interactio
 
 
 def pulled_shares(recorded: RecordedText, covectors: Float[Tensor, "target row d"]) -> Float[Tensor, "target token"]:
-    """What every token puts into covectors at the rows of the embedding."""
+    """The products of every token's part with covectors at the rows of the embedding."""
     with torch.no_grad():
         end = PreparedEnd(recorded.head)
         blocks = [PreparedBlock(trace) for trace in recorded.layers[:-1]]
@@ -171,7 +171,7 @@ def pulled_shares(recorded: RecordedText, covectors: Float[Tensor, "target row d
 
 
 def _carried(blocks: list[Block], recorded: RecordedText, columns: Columns) -> Float[Tensor, "row column d"]:
-    """What some tokens, or the biases, put into the embedding."""
+    """The parts of some tokens, or of the biases, in the embedding."""
     with torch.no_grad():
         vectors, _ = starting_vectors(blocks[0], columns)
         for block in blocks:

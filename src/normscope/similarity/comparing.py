@@ -23,7 +23,8 @@ from normscope.similarity.spec import EmbeddingSpec
 from normscope.similarity.texts import TextInput
 
 Tell = Callable[[int, int], None]
-"""Told how many texts are done, of how many, before the next begins. It may raise, to cancel."""
+"""A callback that receives the number of texts that are done and their total, before the next begins. It may raise to
+cancel."""
 
 
 def checked_measure(spec: EmbeddingSpec, measure: Measure | None, model: str) -> Measure:

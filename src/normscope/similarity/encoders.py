@@ -1,4 +1,4 @@
-"""What embeds the inputs of a comparison: one model, or two towers, one for images and one for texts."""
+"""The encoders of the inputs of a comparison: one model, or two towers, one for images and one for texts."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Encoders:
     def by_encoder(
         self, inputs: Sequence[TextInput], compute: Callable[[Encoder, list[TextInput]], list[_T]]
     ) -> list[_T]:
-        """What is computed of all images and of all texts, in the order of the inputs."""
+        """The results for all images and for all texts, in the order of the inputs."""
         found: dict[int, _T] = {}
         for images in (False, True):
             places = [place for place, each in enumerate(inputs) if each.is_image == images]

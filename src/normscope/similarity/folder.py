@@ -49,7 +49,7 @@ _FLAGS = {
     "pooling_mode_weightedmean_tokens": "weightedmean",
     "pooling_mode_lasttoken": "lasttoken",
 }
-"""The modes as older folders have them, in the order in which they are put side by side."""
+"""The modes as older folders name them, in the order in which they are concatenated."""
 
 _MEASURES: dict[str | None, str] = {None: "cosine", "cosine": "cosine", "dot": "dot", "dot_score": "dot"}
 
@@ -61,7 +61,7 @@ def folder_spec(model: Model) -> EmbeddingSpec | None:
 
 
 def folder_reading(model: Model) -> Reading:
-    """How the texts of a model are read, as far as files next to it say so."""
+    """How the texts of a model are read, as far as the files next to it specify."""
     folder = _Folder.beside(model)
     return Reading() if folder is None else folder.reading()
 

@@ -1,4 +1,4 @@
-"""Embeddings as everyone computes them: a plain forward pass, then pooling, dense layers and norms on its last states.
+"""Embeddings computed in the usual way: a plain forward pass, then pooling, dense layers and norms on its last states.
 
 Shares nothing with the steps that similarities are decomposed by, so that it is a check of them.
 """

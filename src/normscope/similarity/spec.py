@@ -20,12 +20,12 @@ from normscope.options import LATE_INTERACTION, Pooling, PoolingMode
 MODES: tuple[PoolingMode, ...] = get_args(PoolingMode)
 
 Task = Literal["query", "document"]
-"""What a text is in a retrieval; a text that is neither has the model's default prompt, if there is one."""
+"""The role of a text in retrieval; a text without one has the model's default prompt, if there is one."""
 
 
 @dataclass(frozen=True)
 class Pool:
-    """One row of all tokens: what each mode makes of them, side by side. The tokens of a prompt can be left out."""
+    """One row from all tokens: the results of the modes, concatenated. The tokens of a prompt can be left out."""
 
     modes: tuple[PoolingMode, ...]
     include_prompt: bool = True
@@ -33,7 +33,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class Dense:
-    """`activation(linear(x))`, and with a residual also `x`, or what another matrix makes of it."""
+    """`activation(linear(x))`, with a residual plus `x`, or plus another matrix times `x`."""
 
     linear: Linear
     activation: Activation | None
@@ -77,7 +77,7 @@ EmbeddingStep = Pool | Dense | Centre | UnitLength | AttentionPool
 
 @dataclass(frozen=True)
 class Expansion:
-    """What queries of late interaction are filled up with: a token, up to a length. Whether the others attend to it."""
+    """The padding of queries in late interaction: a token, up to a length, and whether the others attend to it."""
 
     length: int
     token: str | None
@@ -98,7 +98,7 @@ class Reading:
     document_length: int | None = None
     expansion: Expansion | None = None
     filled: Expansion | None = None
-    """What every text is filled up with, whatever its task."""
+    """The padding of every text, whatever its task."""
     end: int | Literal["highest"] | None = None
     """The token whose first occurrence is embedded (or that of the highest id), which has to be the last of a text."""
 
@@ -119,7 +119,7 @@ class EmbeddingSpec:
     mean_of_matches: bool = False
     """Whether late interaction divides the sum of the matches by their number."""
     logit: tuple[float, float] | None = None
-    """What the model itself multiplies a cosine by and adds to it, for its logit."""
+    """The factor and the bias by which the model itself turns a cosine into its logit."""
 
     @property
     def is_late(self) -> bool:

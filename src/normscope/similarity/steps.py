@@ -42,7 +42,7 @@ def embedding_trace(end: HeadTrace, spec: EmbeddingSpec, text: TextInput) -> Hea
 
 
 def _made(step: EmbeddingStep, rows: Rows, text: TextInput) -> tuple[list[HeadStep], Rows]:
-    """What a step of the description does to these rows, and what it makes of them."""
+    """The steps of a head for a step of the description, and the resulting rows."""
     match step:
         case Pool():
             tokens = range(0 if step.include_prompt else text.prompt_length, len(rows))

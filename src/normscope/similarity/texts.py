@@ -102,7 +102,7 @@ class TextReader:
         return min((limit for limit in limits if limit is not None), default=None)
 
     def _prompt_length(self, prompt: str) -> int:
-        """How many tokens a prompt is, with the special tokens before it and without those that end a text."""
+        """The number of tokens of a prompt, with the special tokens before it and without those that end a text."""
         if not prompt:
             return 0
         if prompt not in self._prompt_lengths:

@@ -1,6 +1,5 @@
-"""How models of images and texts make embeddings: CLIP, SigLIP and their kin, whose classes say it and no file next to them.
-
-Of a model as a whole, of one of its towers, or of a tower with its projection.
+"""How models of images and texts compute embeddings: CLIP, SigLIP and related models, where this follows from the class
+instead of a file. For a model as a whole, one of its towers, or a tower with its projection.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _LEGACY_END = 2
 
 
 def class_spec(model: Model) -> EmbeddingSpec | None:
-    """The embedding of a model of images, or of texts, whose class says how it makes one; `None` for others."""
+    """The embedding of a model of images or of texts, if it follows from the class; `None` for others."""
     module = model.module
     for ancestor in type(module).__mro__:
         if ancestor.__name__ in _CLASSES:
@@ -79,7 +78,7 @@ def _reading(model: Model) -> Reading:
 
 
 def _clip(tower: Any, name: Tower) -> tuple[EmbeddingStep, ...]:
-    """What follows the last block: of the image tower a norm of the class token, of the text tower the end token."""
+    """The steps after the last block: in the image tower a norm of the class token, in the text tower the end token."""
     return (Pool(("first",)), Centre(_norm(tower.post_layernorm))) if name == "image" else (Pool(("last",)),)
 
 

@@ -261,12 +261,15 @@ class EvidenceExperiment(MethodTrial):
 class Deletion(MethodTrial):
     """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`, the
     most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose tokens
-    are taken away one by one; `reference`, the method that others are compared with text by text."""
+    are taken away one by one; `reference`, the method that others are compared with text by text; `objective`, what of the
+    predicted label methods explain: its `logit`, or what `explain` compares it with (`alternatives`, `centred`,
+    `contrast`)."""
 
     removals: tuple[str, ...] = ("mask", "drop", "mean")
     steps: int = 20
     beam: int = 3
     reference: str = "pull-back"
+    objective: str = "logit"
 
     name = "deletion"
     module = "normscope.experiments.faithfulness.deletion"

@@ -28,7 +28,7 @@ from normscope.errors import CompletenessError, UnsupportedArchitectureError
 from normscope.explain.model_values import Values
 from normscope.explain.recording import Recording
 from normscope.explain.task import Asked
-from normscope.families.spec import AttentionPart, Part
+from normscope.families.spec import AttentionBesideMixer, AttentionPart, Part
 from normscope.pullback import PulledLayer, pull_back_layer
 from normscope.pullback.block import constant_values
 
@@ -162,11 +162,18 @@ class EdgeCuts:
             for block in dict.fromkeys(blocks):
                 handles.append(block.register_forward_pre_hook(counter.enter))
                 for part in _attention_parts(chains[blocks.index(block) % len(chains)]):
-                    path = getattr(part, "layer_scale", None)
-                    scale = None if path is None else _tensor_at(block, path)
+                    scale = _factor_of(part, block)
                     hook = partial(_subtract, counter, cuts, part.output, scale)
                     handles.append(block.get_submodule(part.output).register_forward_hook(hook))
             yield counter.changed
+
+
+def _factor_of(part: AttentionPart, block: nn.Module) -> Tensor | None:
+    """What the block multiplies what the output projection outputs by."""
+    if isinstance(part, AttentionBesideMixer):
+        return torch.tensor(part.factors[0])
+    path = getattr(part, "layer_scale", None)
+    return None if path is None else _tensor_at(block, path)
 
 
 def _attention_parts(chain: Sequence[Part]) -> list[AttentionPart]:

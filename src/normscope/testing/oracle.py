@@ -194,7 +194,8 @@ def _with_joint_gates(
     gates = torch.ones_like(full) if attention.gates is None else attention.gates.double()
     deviations = None if attention.norm is None else attention.norm.deviations  # those of the model's own state
     norm = 1.0 if deviations is None else deviations.double()
-    by_channel = (gates * value / full / norm).expand(-1, -1, attention.output.shape[1])
+    share = torch.cat([torch.ones_like(gates[: gating.ungated]), (value / full).expand(-1, len(trace.queries), -1)])
+    by_channel = (gates * share / norm).expand(-1, -1, attention.output.shape[1])
     taken = _attend(replace(attention, gates=by_channel, norm=None), trace, bias_apart=bias_apart)
     rest = gated.state - taken.state
     parts = taken.parts.clone()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 import torch
 from support.rule_model import WORDS, rule_analyzer
 from support.tiny_models import shaken
-from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification
+from transformers import BertConfig, BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification
 
 import normscope as ns
 from normscope.corpora import Corpus, Problems
@@ -19,6 +20,7 @@ from normscope.experiments.faithfulness.deletion import Probabilities
 from normscope.runs import run
 
 SIZE: dict[str, Any] = dict(hidden_size=12, num_hidden_layers=2, num_attention_heads=3, intermediate_size=20)
+TAGS: dict[str, Any] = {**SIZE, "id2label": {0: "O", 1: "PER", 2: "LOC"}}
 TEXTS = ["key one two three four five", "one key six seven two two", "key key one two three four"]
 
 
@@ -76,6 +78,40 @@ def test_without_tokens_a_masked_model_is_read_at_its_mask(analyzer: ns.Analyzer
         after = masked.model(torch.tensor([kept])).logits[0, kept.index(masked.tokenizer.mask_token_id)]  # type: ignore[union-attr]
     assert asked.without([removed], "drop")[0] == pytest.approx(float(after.softmax(-1)[label]), abs=1e-6)
     assert np.isfinite(asked.without([removed], "mask")).all() and np.isfinite(asked.without([removed], "mean")).all()
+
+
+def test_of_a_tagger_a_tag_of_an_entity_is_explained_and_its_own_token_stays(analyzer: ns.Analyzer) -> None:
+    tagger = ns.load(
+        shaken(BertForTokenClassification(BertConfig(vocab_size=30522, **TAGS))),
+        analyzer.tokenizer,
+    )
+    (item,) = Corpus.of_texts(["the cat sat on a mat"]).items(tagger.tokenizer, Problems())
+    entity = np.array([-1, -1, 0, -1, -1, -1, -1, -1])
+    rows = {case_of(tagger, replace(item, entities=entity), seed).candidates for seed in range(5)}
+    assert rows == {(1, 3, 4, 5, 6)}
+    case = case_of(tagger, item, 0)
+    asked = Probabilities(tagger, case)
+    ids, removed = case.sequence.features["input_ids"], frozenset(case.candidates[:2])
+    (row,) = set(range(1, 7)) - set(case.candidates)
+    kept = [place for place in range(len(ids)) if place not in removed]
+    with torch.no_grad():
+        label = int(tagger.model(torch.tensor([ids])).logits[0, row].argmax())
+        after = tagger.model(torch.tensor([[ids[place] for place in kept]])).logits[0, kept.index(row)]
+    assert asked.without([removed], "drop")[0] == pytest.approx(float(after.softmax(-1)[label]), abs=1e-6)
+
+
+def test_methods_explain_the_objective_that_is_asked_for(analyzer: ns.Analyzer) -> None:
+    model = ns.load(shaken(BertForMaskedLM(BertConfig(vocab_size=30522, **SIZE))), analyzer.tokenizer)
+    texts = ["the cat sat on a mat", "one of these days it will rain", "nobody knows the way to the sea"]
+    options: dict[str, Any] = {"methods": ("pull-back", "random"), "removals": ("drop",), "beam": 0}
+    logit, contrast = (
+        means(run(["deletion"], model=model, corpus=texts, options={"deletion": options | more}), measure="srg")
+        for more in ({}, {"objective": "contrast"})
+    )
+    assert logit["random"]["mean"] == contrast["random"]["mean"]
+    assert logit["pull-back"]["mean"] != contrast["pull-back"]["mean"]
+    with pytest.raises(ns.InputError, match="loudness"):
+        experiment("deletion", {"objective": "loudness"})
 
 
 def test_the_gain_of_a_random_order_covers_zero_in_its_interval(analyzer: ns.Analyzer) -> None:

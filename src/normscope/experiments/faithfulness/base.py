@@ -1,8 +1,9 @@
 """The base class of trials: experiments that run the model themselves, sequence by sequence, instead of reading an analysis.
 
 Trials of methods share the choice of methods by name, their cost in model calls, and the prediction of a text that they
-explain: a classifier's own label, the token that a masked model predicts at a random position, or the token that a causal
-model predicts after a random position; the last state itself where a model has no head.
+explain: a classifier's own label, the tag that a tagger gives to a random token (of a named entity, where the corpus knows
+them), the token that a masked model predicts at a random position, or that a causal model predicts after one; the last state
+itself where a model has no head.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ from normscope.explain.weightings import can_share, shares_by_weights
 from normscope.families.heads import head_of, is_bare
 from normscope.inputs import TokenSequence
 from normscope.methods.declared import PullBack
-from normscope.options import Weights, weights_of
+from normscope.options import Objective, Weights, weights_of
 from normscope.results.explanation import Explanation
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
     from normscope.methods import Gives, Method
 
-PREDICTIONS = ("sequence-classification", "masked-lm", "causal-lm")
+PREDICTIONS = ("sequence-classification", "token-classification", "masked-lm", "causal-lm")
 """The tasks of models whose predictions are tried."""
 
 ALL = "all"
@@ -149,7 +150,7 @@ class Case:
     candidates: tuple[int, ...]
 
 
-def case_of(analyzer: Analyzer, item: Item, seed: int) -> Case:
+def case_of(analyzer: Analyzer, item: Item, seed: int, objective: Objective = "logit") -> Case:
     """The prediction that is explained for a text. Its position depends on the seed and the text's number."""
     sequence, chance = item.sequence, np.random.default_rng([seed, item.number])
     content = [index for index, special in enumerate(sequence.special) if not special]
@@ -165,12 +166,16 @@ def case_of(analyzer: Analyzer, item: Item, seed: int) -> Case:
                 raise InputError(f"{analyzer.name} fills in masks, but its tokenizer has no mask token.")
             sequence = _masked(sequence, row, int(mask), str(getattr(analyzer.tokenizer, "mask_token", "")))
             content = [index for index in content if index != row]
+        case "token-classification":
+            inside = [] if item.entities is None else [index for index in content if item.entities[index] >= 0]
+            row = int(chance.choice(inside or content))
+            content = [index for index in content if index != row]
         case "none":
             index = len(sequence) - 1 if analyzer.family.stack.causal else 0
             return Case(sequence, DirectionQuestion(index, None), tuple(content))
         case _:
             row = 0
-    return Case(sequence, LogitQuestion(analyzer, [(row, Wanted())]), tuple(content))
+    return Case(sequence, LogitQuestion(analyzer, [(row, Wanted(objective=objective))]), tuple(content))
 
 
 def cut(sequence: TokenSequence, length: int) -> TokenSequence:

@@ -1,7 +1,7 @@
 """deletion: what happens to a prediction when the tokens that a method ranks first are removed, or kept alone.
 
-For classifiers, masked and causal language models. Tokens are masked, dropped or replaced by the mean embedding: the
-choice matters, so the tables have every one of them.
+For classifiers of texts and tokens, masked and causal language models. Tokens are masked, dropped or replaced by the mean
+embedding: the choice matters, so the tables have every one of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from normscope.explain.model_values import Values
 from normscope.explain.probabilities import has_probabilities
 from normscope.explain.removal import NO_ROW, without
 from normscope.inputs import TokenSequence
-from normscope.options import Removal
+from normscope.options import Removal, objective_of
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -92,6 +92,7 @@ class Deletion(declared.Deletion, MethodTrial):
         super().__post_init__()
         if not self.removals:
             raise InputError(f"{self.name}: name at least one removal of {', '.join(REMOVALS)}.")
+        objective_of(self.objective)
         for removal in self.removals:
             check_choice(self.name, "removals", removal, REMOVALS)
         if self.steps < 2 or self.beam < 0:
@@ -104,7 +105,7 @@ class Deletion(declared.Deletion, MethodTrial):
         return super().calls(model, length) + len(self.removals) * (curve + search)
 
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
-        case = case_of(analyzer, item, seed)
+        case = case_of(analyzer, item, seed, objective_of(self.objective))
         if len(case.candidates) < _FEWEST:
             return Partial()
         found = shares_by(analyzer, case.sequence, case.question, self.names, strict=ALL not in self.methods)

@@ -44,7 +44,7 @@ _FEWEST = 3
 
 @dataclass(frozen=True)
 class Redundancy(declared.Redundancy, Trial):
-    tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS, "token-classification")
+    tasks: ClassVar[tuple[str, ...]] = ("none", *PREDICTIONS)
     columns: ClassVar[dict[str, str]] = {
         "layer": "layer, from 1",
         "component": "Attn, head, Res, Ln, Ff (numbered where a block has two of a kind)",

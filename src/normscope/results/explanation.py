@@ -140,7 +140,7 @@ class Explanation(StackResult):
     def attribution(self) -> xr.DataArray:
         """`[token]`, or `[target, token]` for several values. That of the pull-back adds up, with `bias`, to `value`.
 
-        Missing where a method has nothing to say of a token.
+        Missing where a method has no share for a token.
         """
         return self._squeezed(self._attributions())
 
@@ -193,7 +193,7 @@ class Explanation(StackResult):
 
     @property
     def counts_weights(self) -> bool:
-        """Whether attention weights have an account of their own, beside tokens and biases.
+        """Whether attention weights have an account of their own, next to tokens and biases.
 
         Examples:
             >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
@@ -207,15 +207,14 @@ class Explanation(StackResult):
 
     @property
     def routing(self) -> xr.DataArray:
-        """`[layer, query, key]`, signed: what stays with the weights, for every query that looked at every key.
-
-        With attribution and bias it adds up to the value. Where heads were asked for, `head_routing` has it by head.
+        """`[layer, query, key]`, signed: the share that stays with the weights, for every query and key. With attribution
+        and bias it adds up to the value. If heads were requested, `head_routing` has it by head.
         """
         return self._squeezed(accounts.account_of(self._dataset))
 
     @property
     def head_routing(self) -> xr.DataArray:
-        """`[layer, head, query, key]`: the same of every head, where they were asked for (`heads=True`)."""
+        """`[layer, head, query, key]`: the same for every head, if requested (`heads=True`)."""
         return self._squeezed(accounts.account_of(self._dataset, heads=True))
 
     @property
@@ -225,7 +224,7 @@ class Explanation(StackResult):
 
     @property
     def handed_on(self) -> str:
-        """In which attentions queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
+        """The attentions in which queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
 
         Nowhere where it is not known what weights are made of, as in linear mixers, or where they are constants.
 
@@ -237,7 +236,7 @@ class Explanation(StackResult):
 
     @property
     def looked_at(self) -> xr.DataArray:
-        """`[token]`: where the model looked, the account summed over layers and queries, by key.
+        """`[token]`: the account summed over layers and queries, by key: where the model looked.
 
         Examples:
             >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
@@ -276,18 +275,18 @@ class Explanation(StackResult):
     def predictions(self) -> xr.DataArray | None:
         """`[rank]` (or `[target, rank]`): probabilities of the likeliest labels, named by the coordinate `prediction`.
 
-        `None` where the model's labels are no alternatives.
+        `None` if the model's labels do not exclude each other.
         """
         return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
 
     @property
     def probabilities_of(self) -> str:
-        """What the probabilities are of, where several labels may be true at once: each label by itself. Else nothing."""
+        """The meaning of the probabilities if several labels may be true at once: each label by itself. Otherwise empty."""
         return str(self._dataset[names.PROBABILITY].attrs.get("of", "")) if names.PROBABILITY in self._dataset else ""
 
     @property
     def note(self) -> str:
-        """What to know of the words in question, in a sentence, such as that one with a space is likelier; or nothing.
+        """A note on the words in question, such as that one with a space is more likely; empty if there is none.
 
         Examples:
             >>> explanation.note
@@ -296,7 +295,7 @@ class Explanation(StackResult):
         return str(self._dataset.attrs.get("note", ""))
 
     def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
-        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice.
+        """The most likely labels at the row of a value, with their probabilities; none if there is no choice.
 
         Examples:
             >>> explanation.top_predictions()  # a bare model predicts nothing

@@ -1,7 +1,7 @@
 """Sentences as units of an explanation: which tokens make up each sentence of what was read.
 
 Found in the text that the tokens spell, so that token ids and slow tokenizers work, too. Special tokens and attention sinks
-stay units of their own: a sink gets its share whatever it says, and would hide the sentence that it begins.
+stay units of their own: a sink gets its share whatever the token is, and would hide the sentence that it begins.
 """
 
 from __future__ import annotations

@@ -62,8 +62,8 @@ class Account:
 
 @dataclass(frozen=True)
 class Matches:
-    """Of late interaction, for every token of the first text: the token of the second that it matched (-1 where none
-    was looked for), and how similar their vectors are, which adds up to the value."""
+    """For late interaction, for every token of the first text: the token of the second that it matched (-1 for tokens
+    without a match), and how similar their vectors are, which adds up to the value."""
 
     tokens: np.ndarray
     values: np.ndarray

@@ -79,9 +79,9 @@ def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
         )
     groups = dataset["key_group"].values if dimension == "key" else [""] * len(words)
     members: dict[tuple[str, int, int], list[int]] = {}
-    for place, (group, word) in enumerate(zip(groups, words, strict=True)):
-        alone = place if word == NO_WORD else NO_WORD
-        members.setdefault((str(group), int(word), alone), []).append(place)
+    for index, (group, word) in enumerate(zip(groups, words, strict=True)):
+        alone = index if word == NO_WORD else NO_WORD
+        members.setdefault((str(group), int(word), alone), []).append(index)
     return [np.array(places) for places in members.values()]
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from normscope.models.loading import describe
     from normscope.results.analysis import Analysis
     from normscope.results.answer import Answer
+    from normscope.results.average import average
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
     from normscope.results.similarity import Similarity
@@ -63,6 +64,7 @@ __all__ = [
     "UnsafeWeightsError",
     "UnsupportedArchitectureError",
     "available_methods",
+    "average",
     "describe",
     "explain_corpus",
     "load",
@@ -82,6 +84,7 @@ _lazily, _, _ = lazy_loader.attach(
     __name__,
     submod_attrs={
         "results.analysis": ["Analysis"],
+        "results.average": ["average"],
         "results.answer": ["Answer"],
         "analyzer": ["Analyzer", "load"],
         "results.explanation": ["Explanation"],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from normscope.errors import FileError
+from normscope.output.exchange import NEURONPEDIA, neuronpedia_graph
 from normscope.output.export import plain, write_figure, write_json, write_table
 from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
 from normscope.results.files import write_netcdf
@@ -30,6 +31,8 @@ def export_explanation(
             `normscope.explorer.write_page`.
     """
     kind = ending(path, RESULTS, without=NETCDF)
+    if str(path).lower().endswith(NEURONPEDIA):
+        return write_json(neuronpedia_graph(explanation, 0.9 if flow is None else flow, **options), path)
     if flow is not None and kind not in FIGURES:
         raise FileError(f"A flow graph alone is a picture: give a file that ends in {', '.join(FIGURES)}.")
     if kind in FIGURES:

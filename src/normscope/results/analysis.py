@@ -97,8 +97,10 @@ class Analysis(StackResult):
 
     def __repr__(self) -> str:
         worst = float(self.completeness.max())
+        count = self.attrs.get("averaged")
+        mean = "" if count is None else f"mean of {count} texts, "
         lines = (
-            f"Analysis({len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
+            f"Analysis({mean}{len(self.tokens)} tokens, {len(self.layers)} layers, model={self.attrs['model']!r}, "
             f"completeness error {worst:.1e})",
             f"scopes: {listing(self.scopes)}",
             self.approximation_note,
@@ -269,6 +271,24 @@ class Analysis(StackResult):
             source = self._dataset[schema.SOURCE_MIXING_RATIO].sel(scope=name, drop=True).fillna(0)
         shares = [1 - ratio, ratio - source, source]
         return xr.concat(shares, xr.Variable("share", ["own", "others", "source"]), coords="minimal").rename(name)
+
+    def standard_error(
+        self, scope: str | None = None, *, layer: int | None = None, query: int | str | None = None
+    ) -> xr.DataArray:
+        """`[layer, query, key]`: of an average (`normscope.average`), the standard error of the map over texts.
+
+        Scope, layer and query are chosen as in `map`. Missing where fewer than two texts have a number.
+
+        Examples:
+            >>> mean = ns.average(analyzer.analyze(["The opera singer sang.", "The train driver sang."]))
+            >>> mean.standard_error(layer=3, query=-1).dims
+            ('key',)
+        """
+        name = self._named(scope)
+        if schema.MAP_STANDARD_ERROR not in self._dataset:
+            raise SelectionError("There are no standard errors here: those of averages have them (normscope.average).")
+        errors = self._dataset[schema.MAP_STANDARD_ERROR].sel(scope=basis(name), drop=True).rename(str(name))
+        return chosen(0.5 * errors if name == HALF_ATTENTION_WEIGHTS else errors, layer, query)
 
     # ---- other units ---------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ what flows through every layer.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ from normscope.results.views import view
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
     from matplotlib.figure import Figure
 
 
@@ -155,6 +157,10 @@ class Explanation(StackResult):
         return values.where(~(after & own[None]))
 
     def _attributions(self) -> xr.DataArray:
+        return self._attributed
+
+    @cached_property
+    def _attributed(self) -> xr.DataArray:
         pieces = [names.at_input(self._dataset, "self" if self._encoder is None else "target")]
         if self._encoder is not None:
             pieces.append(names.at_input(self._encoder.dataset, "source"))
@@ -521,6 +527,7 @@ class Explanation(StackResult):
         """Write to a file in the format that its ending names: nc, html (the explorer), csv, parquet, json, svg, png or pdf.
 
         A netCDF file (nc, or no ending) holds everything. `normscope.open` reads it back, and it opens without normscope.
+        A name that ends in `.neuronpedia.json` gets the graph of `to_neuronpedia`.
         Options are those of a picture, as in `plot`, or `flow`, the share of the flow that is drawn instead of the text.
 
         Examples:
@@ -529,6 +536,41 @@ class Explanation(StackResult):
             True
         """
         return view("output.explanation_export:export_explanation")(self, path, **options)
+
+    def to_neuronpedia(self, share: float = 0.9, *, target: int = 0, slug: str | None = None) -> dict[str, Any]:
+        """The graph of `flow` in the JSON that Neuronpedia and circuit-tracer show.
+
+        Nodes are embeddings, states of tokens after each layer, and the value explained; links are signed edges of the
+        flow. `save("graph.neuronpedia.json")` writes it.
+
+        Examples:
+            >>> graph = explanation.to_neuronpedia(share=0.5)
+            >>> sorted(graph), graph["nodes"][-1]["feature_type"]
+            (['links', 'metadata', 'nodes', 'qParams'], 'logit')
+        """
+        return view("output.exchange:neuronpedia_graph")(self, share, target=target, slug=slug)
+
+    def to_inseq(self) -> Any:
+        """The same as a `FeatureAttributionOutput` of inseq, to be shown, aggregated and saved there (needs `inseq`).
+
+        For texts that a model generates: a continuation of a causal model, or the output of an encoder-decoder.
+
+        Examples:
+            >>> explanation.to_inseq()  # doctest: +SKIP
+        """
+        return view("output.exchange:inseq_output")(self)
+
+    def to_captum(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Attributions `[target, token]` and convergence deltas `[target]`, as captum's methods return them.
+
+        The delta is what shares and bias lack to the value. A token without a share has 0.
+
+        Examples:
+            >>> attributions, delta = explanation.to_captum()
+            >>> tuple(attributions.shape), bool(abs(delta).max() < 1e-4)
+            ((1, 7), True)
+        """
+        return view("output.exchange:captum_tensors")(self)
 
     def _repr_html_(self) -> str:
         """The explorer inside a notebook's cell; of large explanations, and without a flow, the coloured text."""

@@ -69,9 +69,8 @@ def explanation_tree(
 ) -> xr.DataTree:
     """The datasets of a pull-back: that of the only stack, or those of decoder and encoder."""
     described = _Described(sequence, pulled.answers, attributes)
-    main = _flow_dataset(described, pulled.main, described.main)
-    main[END_BIAS] = "target", _numpy(pulled.end_bias)
-    _add_values(main, pulled.values, predictions)
+    ends = _Ends({END_BIAS: ("target", _numpy(pulled.end_bias))}, pulled.values, predictions)
+    main = _flow_dataset(described, pulled.main, described.main, ends)
     if pulled.encoder is None:
         return schema.tree(main, None)
     return schema.tree(main, _flow_dataset(described, pulled.encoder, described.encoder))
@@ -87,12 +86,12 @@ def attribution_tree(
     """The datasets of a method that attributes values to tokens and follows nothing through the layers."""
     described = _Described(sequence, attributed.answers, attributes)
     dimensions, about = ("target", "query"), {"quantity": quantity}
-    main = described.dataset({ATTRIBUTION: (dimensions, _numpy(attributed.shares), about)}, described.main)
-    _add_values(main, attributed.values, predictions)
-    if attributed.bias is not None:
-        main[END_BIAS] = "target", _numpy(attributed.bias)
-    if attributed.errors is not None:
-        main[ERROR] = "target", _numpy(attributed.errors)
+    own: dict[str, object] = {ATTRIBUTION: (dimensions, _numpy(attributed.shares), about)}
+    for name, numbers in ((END_BIAS, attributed.bias), (ERROR, attributed.errors)):
+        if numbers is not None:
+            own[name] = "target", _numpy(numbers)
+    ends = _Ends(own, attributed.values, predictions)
+    main = described.dataset(ends.variables, described.main, ends.coordinates, ends.facts)
     if attributed.encoder is None:
         return schema.tree(main, None)
     shares = {ATTRIBUTION: (dimensions, _numpy(attributed.encoder), about)}
@@ -128,7 +127,11 @@ class _Described:
             self.main = _Side(target, {"target": target, "source": sequence})
 
     def dataset(
-        self, variables: Mapping[str, object], side: _Side, coordinates: Mapping[str, object] | None = None
+        self,
+        variables: Mapping[str, object],
+        side: _Side,
+        coordinates: Mapping[str, object] | None = None,
+        facts: Mapping[str, str] | None = None,
     ) -> xr.Dataset:
         contents = dict(variables)
         if side.queries.image is not None:
@@ -139,24 +142,30 @@ class _Described:
             **schema.token_coordinates("query", {"": side.queries}),
             **schema.token_coordinates("key", side.keys),
         }
-        return xr.Dataset(contents, along, {**self.facts, "text": side.queries.text})
+        return xr.Dataset(contents, along, {**self.facts, **(facts or {}), "text": side.queries.text})
 
 
-def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | None) -> None:
-    """The values explained, and what the model predicts where they are read off."""
-    main[VALUE] = "target", _numpy(values), {"quantity": LOGIT}
-    if predictions is not None:
+class _Ends:
+    """What is known where a value is read off: some variables, the values explained, and what the model predicts there."""
+
+    def __init__(self, variables: Mapping[str, object], values: Tensor, predictions: Predictions | None) -> None:
+        self.variables: dict[str, object] = {**variables, VALUE: ("target", _numpy(values), {"quantity": LOGIT})}
+        self.coordinates: dict[str, object] = {}
+        self.facts: dict[str, str] = {}
+        if predictions is None:
+            return
         names = np.array(predictions.names, dtype=object)
-        main.coords["rank"] = np.arange(1, 1 + names.shape[1])
-        main.coords[PREDICTION] = ("target", "rank"), names
         about = {"of": EACH} if predictions.each_by_itself else {}
-        main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities), about
-        main[TARGET_PROBABILITY] = "target", _numpy(predictions.of_targets), about
+        self.coordinates |= {"rank": np.arange(1, 1 + names.shape[1]), PREDICTION: (("target", "rank"), names)}
+        self.variables |= {
+            PROBABILITY: (("target", "rank"), _numpy(predictions.probabilities), about),
+            TARGET_PROBABILITY: ("target", _numpy(predictions.of_targets), about),
+        }
         if predictions.note:
-            main.attrs["note"] = predictions.note
+            self.facts["note"] = predictions.note
 
 
-def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dataset:
+def _flow_dataset(described: _Described, flow: StackFlow, side: _Side, ends: _Ends | None = None) -> xr.Dataset:
     layers, about = flow.layers[::-1], {"quantity": LOGIT}
     coordinates: dict[str, object] = {
         "depth": np.arange(len(layers) + 1),
@@ -184,7 +193,10 @@ def _flow_dataset(described: _Described, flow: StackFlow, side: _Side) -> xr.Dat
         variables[HEAD_ROUTING] = ("target", "layer", "head", "query", "key"), _by_head(layers, "head_routing"), about
     if layers[0].looked_at is not None:
         variables[LOOKED_AT] = ("target", "layer", "key"), _each(layers, "looked_at"), about
-    dataset = described.dataset(variables, side, coordinates)
+    if ends is not None:
+        variables |= ends.variables
+        coordinates |= ends.coordinates
+    dataset = described.dataset(variables, side, coordinates, None if ends is None else ends.facts)
     if layers[0].looked_at is not None:
         handed = [layer.handed_on for layer in layers]
         dataset.attrs["handed_on"] = "everywhere" if all(handed) else "somewhere" if any(handed) else "nowhere"

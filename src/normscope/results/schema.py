@@ -30,6 +30,11 @@ PROJECTION_ERROR = "projection_error"
 HEAD_PROJECTION = "head_projection"
 BIAS_NORM = "bias_norm"
 IMAGE = "image"
+MAP_STANDARD_ERROR = "map_standard_error"
+MIXING_RATIO_STANDARD_ERROR = "mixing_ratio_standard_error"
+STANDARD_ERRORS = {MAP: MAP_STANDARD_ERROR, MIXING_RATIO: MIXING_RATIO_STANDARD_ERROR}
+"""The standard errors of means, by what was averaged."""
+
 APPROXIMATION_ERROR = "approximation_error"
 APPROXIMATION_SPEARMAN = "approximation_spearman"
 APPROXIMATION_NEURONS = "approximation_neurons"
@@ -79,6 +84,8 @@ VARIABLES: Variables = {
     PROJECTION_ERROR: "scope layer",
     HEAD_PROJECTION: "scope layer head query key",
     BIAS_NORM: "scope layer query",
+    MAP_STANDARD_ERROR: "scope layer query key",
+    MIXING_RATIO_STANDARD_ERROR: "scope layer query",
     IMAGE: "y x channel",
     APPROXIMATION_ERROR: "scope layer",
     APPROXIMATION_SPEARMAN: "scope layer",

@@ -43,7 +43,12 @@ def folder(analyzer: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier of three labels, two layers, and random weights."""
     path = tmp_path_factory.mktemp("classifier")
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 32}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+    }
     names = {0: "bad", 1: "good", 2: "neither"}
     config = BertConfig(vocab_size=len(analyzer.tokenizer), id2label=names, **sizes)
     BertForSequenceClassification(config).save_pretrained(path)
@@ -69,10 +74,10 @@ def corpus_file(path: Path, texts: list[Any], labels: list[Any]) -> Path:
     return path
 
 
-def assert_rows_of(frame: pd.DataFrame, number: int, explanation: ns.Explanation) -> None:
+def assert_rows_of(frame: Any, number: int, explanation: ns.Explanation) -> None:
     """The rows of one text are those of its own explanation, to rounding."""
     rows = frame[frame["text"] == number]
-    own = explanation.to_pandas()
+    own: Any = explanation.to_pandas()
     assert rows["token"].tolist() == own["token"].tolist()
     assert rows["position"].tolist() == own["position"].tolist()
     largest = abs(own["attribution"]).max()
@@ -86,14 +91,15 @@ def assert_rows_of(frame: pd.DataFrame, number: int, explanation: ns.Explanation
 def test_a_file_has_what_single_explanations_say(classifier: ns.Analyzer, tmp_path: Path, ending: str) -> None:
     corpus, out = corpus_file(tmp_path / f"texts.{ending}", TEXTS, LABELS), tmp_path / f"explanations.{ending}"
     explained = explain_corpus(corpus, model=classifier, out=out, target_column="label", shard_size=2)
-    frame = explained.to_pandas()
+    frame: Any = explained.to_pandas()
+    tokenizer: Any = classifier.tokenizer
     for number, (text, label) in enumerate(zip(TEXTS, LABELS, strict=True)):
         explanation = classifier.explain(text.strip(), target=label)
         assert isinstance(explanation, ns.Explanation)
         assert_rows_of(frame, number, explanation)
         rows = frame[frame["text"] == number]
         with torch.no_grad():
-            logits = classifier.model(**classifier.tokenizer(text.strip(), return_tensors="pt")).logits[0]
+            logits = classifier.model(**tokenizer(text.strip(), return_tensors="pt")).logits[0]
         chances = logits.softmax(-1)
         assert rows["target_name"].unique().tolist() == [("bad", "good", "neither")[label]]
         assert rows["target_probability"].iloc[0] == pytest.approx(float(chances[label]), abs=1e-5)
@@ -119,8 +125,8 @@ def test_a_file_has_what_single_explanations_say(classifier: ns.Analyzer, tmp_pa
 @pytest.mark.parametrize("units", ["word", "sentence"])
 def test_units_are_sums_with_the_characters_of_all_their_tokens(classifier: ns.Analyzer, units: Any) -> None:
     text = "The singer came unbelievably late. It rained."
-    by_token = explain_corpus([text], model=classifier, target="good").to_pandas()
-    by_unit = explain_corpus([text], model=classifier, target="good", units=units).to_pandas()
+    by_token: Any = explain_corpus([text], model=classifier, target="good").to_pandas()
+    by_unit: Any = explain_corpus([text], model=classifier, target="good", units=units).to_pandas()
     assert by_unit["attribution"].sum() == pytest.approx(by_token["attribution"].sum(), abs=1e-6)
     inside = by_unit.dropna(subset=["start"])
     spans = [text[int(start) : int(end)] for start, end in zip(inside["start"], inside["end"], strict=True)]
@@ -134,7 +140,7 @@ def test_units_are_sums_with_the_characters_of_all_their_tokens(classifier: ns.A
 def test_targets_of_a_list_are_words_continuations_or_predictions() -> None:
     model = chat_analyzer()
     texts = ["Marta lives in", "Noor was born in", "the cat sat on"]
-    frame = explain_corpus(texts, model=model, target=[" Oslo", None, [7, 9]]).to_pandas()
+    frame: Any = explain_corpus(texts, model=model, target=[" Oslo", None, [7, 9]]).to_pandas()
     asked = model.explain(texts, target=[" Oslo", None, [7, 9]])
     assert isinstance(asked, list)
     for number, explanation in enumerate(asked):
@@ -150,7 +156,7 @@ def test_an_encoder_decoder_explains_what_it_is_made_to_say(tmp_path: Path) -> N
     rows = [{"input_ids": [5, 9, 7], "said": [6, 8]}, {"input_ids": [4, 17, 3, 2], "said": [9]}]
     path = tmp_path / "ids.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    frame = explain_corpus(path, model=model, target_column="said").to_pandas()
+    frame: Any = explain_corpus(path, model=model, target_column="said").to_pandas()
     for number, row in enumerate(rows):
         explanation = model.explain({"input_ids": [row["input_ids"]]}, target=row["said"])
         assert isinstance(explanation, ns.Explanation)
@@ -165,7 +171,7 @@ def test_rows_that_cannot_be_explained_are_left_out_or_refused(classifier: ns.An
     assert explained.manifest["sequences"] == 2
     assert explained.manifest["rows_left_out_or_changed"] == {"cannot be explained": 1, "no target": 1}
     assert "texts.csv:3: There is no label 'missing'" in explained.manifest["problems"][0]
-    frame = explained.to_pandas()
+    frame: Any = explained.to_pandas()
     assert [Path(where).name for where in frame["where"].unique()] == ["texts.csv:2", "texts.csv:5"]
     assert frame["target_name"].unique().tolist() == ["good"]
     out = tmp_path / "explanations.parquet"
@@ -220,7 +226,8 @@ def test_a_killed_process_is_resumed_and_gives_the_same_file(
     classifier: ns.Analyzer, folder: Path, tmp_path: Path
 ) -> None:
     corpus = corpus_file(tmp_path / "texts.parquet", TEXTS * 40, LABELS * 40)
-    out, asked = tmp_path / "explanations.parquet", {"target_column": "label", "shard_size": 1}
+    out = tmp_path / "explanations.parquet"
+    asked: dict[str, Any] = {"target_column": "label", "shard_size": 1}
     script = tmp_path / "go.py"
     script.write_text(SCRIPT)
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -320,7 +327,7 @@ def test_wrong_requests_are_refused(classifier: ns.Analyzer, analyzer: Any, tmp_
     ]
     for options, error, says in cases:
         with pytest.raises(error, match=says):
-            explain_corpus(TEXTS, **{"model": classifier, **options})
+            explain_corpus(TEXTS, **dict[str, Any]({"model": classifier, **options}))
     with pytest.raises(TypeError, match="unexpected keyword argument 'bananas'"):
         explain_corpus(TEXTS, model=classifier, bananas=3)  # pyright: ignore[reportCallIssue]
 

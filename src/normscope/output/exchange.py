@@ -5,6 +5,7 @@ Each has the same numbers under other names. What a form has no place for, such 
 
 from __future__ import annotations
 
+from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -45,12 +46,10 @@ def captum_tensors(explanation: Explanation) -> tuple[Float[Tensor, "target toke
 def inseq_output(explanation: Explanation) -> Any:
     """A `FeatureAttributionOutput` of inseq with one sequence: a column for every token that was generated."""
     require_extra("inseq", "An explanation for inseq", "inseq")
-    from inseq import FeatureAttributionOutput  # noqa: PLC0415  (of another tool, which takes seconds to import)
-    from inseq.data import FeatureAttributionSequenceOutput  # noqa: PLC0415
-
+    results = import_module("inseq.data")
     source, target, first, by_source, by_target = _generated(explanation)
     probabilities = torch.tensor(explanation.target_probabilities, dtype=torch.float32)
-    sequence = FeatureAttributionSequenceOutput(
+    sequence = results.FeatureAttributionSequenceOutput(
         source=_with_ids(source),
         target=_with_ids(target),
         source_attributions=by_source,
@@ -70,13 +69,12 @@ def inseq_output(explanation: Explanation) -> Any:
         "bias": explanation.biases if explanation.adds_up else None,
         "conservation_error": explanation.completeness,
     }
-    return FeatureAttributionOutput(sequence_attributions=[sequence], info=info)
+    return results.FeatureAttributionOutput(sequence_attributions=[sequence], info=info)
 
 
 def _with_ids(names: list[str]) -> list[Any]:
-    from inseq.utils.typing import TokenWithId  # noqa: PLC0415
-
-    return [TokenWithId(name, _NO_ID) for name in names]
+    token: Any = import_module("inseq.utils.typing").TokenWithId
+    return [token(name, _NO_ID) for name in names]
 
 
 def _generated(explanation: Explanation) -> tuple[list[str], list[str], int, Tensor | None, Tensor]:

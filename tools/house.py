@@ -42,7 +42,6 @@ ADDED: Mapping[str, tuple[str, ...]] = {
         "output.answer_terminal",
         "plots.answer",
         "results.answer",
-        "results.answer_numbers",
         "results.answer_schema",
         "results.answer_text",
         "results.reasoning",
@@ -104,7 +103,7 @@ ADDED: Mapping[str, tuple[str, ...]] = {
     ),
     "sounds": ("families.audio", "families.heads.sounds", "inputs.audio", "inputs.sounds"),
     "long and many inputs": ("chain.packing", "explain.batch", "explain.streaming", "pullback.flows"),
-    "verification": ("explain.cutting", "output.verification_terminal", "results.verification"),
+    "verification": ("explain.cutting", "results.verification"),
 }
 """Modules and packages that came with features added after the redesign."""
 

@@ -44,6 +44,15 @@ def browser() -> Iterator[Any]:
     yield from launched()
 
 
+@pytest.fixture(scope="session")
+def processes() -> Iterator[Any]:
+    """Processes of their own for programs that load a model, which start without importing torch and transformers again."""
+    from support.processes import prepared_processes  # noqa: PLC0415  (most tests need no process)
+
+    with prepared_processes() as started:
+        yield started
+
+
 @pytest.fixture
 def unchecked_types() -> Iterator[None]:
     """Annotations are not checked, as in a user's process: a wrong type then meets normscope's own error."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import subprocess
 import sys
 from importlib import import_module
 from typing import Any, cast
 
 import pytest
 import torch
+from support.processes import Processes
 from support.tiny_architectures import BART, tiny
 from support.tiny_models import shaken
 from transformers import AutoModelForSeq2SeqLM, BertConfig, BertModel
@@ -52,9 +52,9 @@ def test_a_module_that_has_moved_is_imported_under_its_old_name_with_a_warning(o
         ("import normscope; normscope.families()", "families is deprecated"),
     ],
 )
-def test_the_warning_names_the_line_that_uses_the_old_name(line: str, warning: str) -> None:
+def test_the_warning_names_the_line_that_uses_the_old_name(line: str, warning: str, processes: Processes) -> None:
     code = f"import warnings; warnings.simplefilter('always', DeprecationWarning)\n\n{line}\n"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    done = processes.run(code)
     assert f"<string>:3: DeprecationWarning: {warning}" in done.stderr
 
 
@@ -76,8 +76,9 @@ bart.explain(ids, target=[5, 6], direction="state")
 """
 
 
-def test_the_warning_of_an_old_keyword_names_the_line_of_the_call() -> None:
-    done = subprocess.run([sys.executable, "-c", OLD_KEYWORDS], capture_output=True, text=True, check=True)
+def test_the_warning_of_an_old_keyword_names_the_line_of_the_call(processes: Processes) -> None:
+    done = processes.run(OLD_KEYWORDS)
+    assert done.returncode == 0, done.stderr
     assert "<string>:14: DeprecationWarning: The keyword 'target' of analyze is deprecated" in done.stderr
     assert "<string>:15: DeprecationWarning: The keyword 'target' of explain with a direction" in done.stderr
 

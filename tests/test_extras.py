@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import Processes
 
 ROOT = Path(__file__).parents[1]
 NO_FEATURE = ("dev", "docs", "all")
@@ -88,8 +89,8 @@ def extras() -> dict[str, list[str]]:
     return found
 
 
-def succeeds(code: str, missing: list[str], folder: Path) -> None:
-    """Run code in a process of its own that cannot import these packages."""
+def without(missing: list[str], code: str) -> str:
+    """The code of a process that cannot import these packages."""
     start = f"""
 import io, sys
 from contextlib import redirect_stderr
@@ -110,10 +111,7 @@ def run(arguments, expected):
             assert expected == 0, arguments
     return " ".join(said.getvalue().split())
 """
-    done = subprocess.run(
-        [sys.executable, "-c", start + code], cwd=folder, capture_output=True, text=True, encoding="utf-8", check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
+    return start + code
 
 
 def test_every_extra_is_among_all_and_its_absence_is_tested() -> None:
@@ -124,14 +122,21 @@ def test_every_extra_is_among_all_and_its_absence_is_tested() -> None:
 
 
 def test_the_first_hour_needs_no_extra(tmp_path: Path) -> None:
-    succeeds(FIRST_HOUR, [package for packages in extras().values() for package in packages], tmp_path)
+    code = without([package for packages in extras().values() for package in packages], FIRST_HOUR)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, encoding="utf-8", check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
 
 
 @pytest.mark.parametrize("extra", sorted({*CALLS, *COMMANDS}))
-def test_what_needs_a_missing_extra_says_how_to_install_it_and_leaves_no_file(extra: str, tmp_path: Path) -> None:
+def test_what_needs_a_missing_extra_says_how_to_install_it_and_leaves_no_file(
+    extra: str, processes: Processes, tmp_path: Path
+) -> None:
     calls = "".join(PYTHON.format(call.replace("; ", "\n    "), extra) for call in CALLS.get(extra, ()))
     commands = (
         f"for arguments in {COMMANDS.get(extra, [])!r}:\n    assert \"'normscope[{extra}]'\" in run(arguments, 2)\n"
     )
-    succeeds(calls + commands, extras()[extra], tmp_path)
+    done = processes.run(without(extras()[extra], calls + commands), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr[-3000:]
     assert not {path.name for path in tmp_path.iterdir()} - {"a.parquet", "b.zarr", "c.gguf"}

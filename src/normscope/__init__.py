@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
     from normscope.results.opening import open
     from normscope.results.similarity import Similarity
-    from normscope.runs import run
+    from normscope.runs import explain_corpus, run
     from normscope.testing.oracle import oracle
 
     __version__: str
@@ -64,6 +64,7 @@ __all__ = [
     "UnsupportedArchitectureError",
     "available_methods",
     "describe",
+    "explain_corpus",
     "load",
     "method",
     "open",
@@ -92,7 +93,7 @@ _lazily, _, _ = lazy_loader.attach(
         "models.loading": ["describe"],
         "results.opening": ["open"],
         "results.similarity": ["Similarity"],
-        "runs": ["run"],
+        "runs": ["explain_corpus", "run"],
     },
 )
 

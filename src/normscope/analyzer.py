@@ -29,13 +29,15 @@ from normscope.estimate import request as planned
 from normscope.estimate.estimate import Length
 from normscope.estimate.planning import asked_of, explained_of, lengths_of, plan, refuse_memory
 from normscope.explain.cutting import EdgeCuts
-from normscope.explain.parse import checked, read_question
+from normscope.explain.parse import read_question
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import Wanted
 from normscope.explain.streaming import can_stream
 from normscope.explain.task import Asked
+from normscope.explain.wanted import checked, checked_each
+from normscope.families.heads import labels_of
 from normscope.families.spec import Stack
-from normscope.inputs import AudioInput, DecoderText, ImageInput, Input, Reading, TokenSequence, is_image
+from normscope.inputs import AnyInput, DecoderText, Input, Reading, TokenSequence, is_image
 from normscope.methods import LayerMethod, attribution, layer_method, resolve
 from normscope.methods.across_layers import AcrossLayers
 from normscope.methods.answers import explain_answer
@@ -66,6 +68,7 @@ from normscope.request import (
     EstimateRequest,
     ExplainOptions,
     ExplainRequest,
+    Messages,
     MixingOptions,
     MixingRequest,
     SimilarityOptions,
@@ -113,7 +116,7 @@ def load(
         trust_remote_code: run model code from the repository. Only if you trust it.
         family: `"auto"` tries to describe a model whose type is not registered by observing it, and warns with the figures
             of the proof; `"registered"` refuses it.
-        stage: of a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
+        stage: for a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
             (default: the last, whose tokens make the logits).
 
     Examples:
@@ -199,7 +202,7 @@ class Analyzer(Model):
         """The model with one of its two stacks, or towers, as what is analysed. An encoder reads its text alone.
 
         Args:
-            stack: `"encoder"` or `"decoder"`; of a model of images and texts, such as CLIP, `"image"` or `"text"`.
+            stack: `"encoder"` or `"decoder"`; for a model of images and texts, such as CLIP, `"image"` or `"text"`.
 
         Examples:
             >>> from transformers import BartConfig, BartModel
@@ -225,25 +228,34 @@ class Analyzer(Model):
     # ---- analyses ------------------------------------------------------------------------------------------------------
 
     @overload
-    def analyze(self, inputs: Text, **options: Unpack[AnalysisOptions]) -> Analysis: ...
+    def analyze(self, inputs: Text | Messages, **options: Unpack[AnalysisOptions]) -> Analysis: ...
     @overload
     def analyze(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[AnalysisOptions]
     ) -> list[Analysis]: ...
     @overload
     def analyze(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[AnalysisOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[AnalysisOptions],
     ) -> Analysis | list[Analysis]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(AnalysisOptions, AnalysisRequest)
     def analyze(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[AnalysisOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[AnalysisOptions],
     ) -> Analysis | list[Analysis]:
         """Attribution maps of one input, or of each of a list.
 
         Args:
-            inputs: a text, a pair of texts, a list of these, a `BatchEncoding`, or token ids. One input (also an
+            inputs: a text, a pair of texts, the messages of a chat (a list of dictionaries with a `role` and a `content`,
+                laid out by the chat template), a list of these, a `BatchEncoding`, or token ids. One input (also an
                 encoding of one sequence) gives an `Analysis`; a list gives a list, batched inside, with exactly what
                 each gives alone. For a vision model, an image: a path, a PIL image, an array, or its `pixel_values`. For a
                 model of sounds: a path, `(samples, rate)`, or its `input_features` or `input_values`.
@@ -260,10 +272,10 @@ class Analyzer(Model):
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
             projections: in addition to the norms, the projections, for `Analysis.map(..., quantity="projection")`.
-            approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
-                `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
-                with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
-                reached.
+            approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled
+                queries: `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the
+                cheapest with a rank correlation of at least 0.999 in every layer, exact where there is none. The result
+                records the error that was reached.
             products: multiply the parts with the feed-forward's second matrix in `"tf32"` or `"bf16"`, on devices that are
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -277,9 +289,9 @@ class Analyzer(Model):
             on_progress: callback, called with the layers done and their number before each layer of each input; may raise,
                 to cancel.
             max_memory: bytes that the analysis may take in addition to the model. What would take more, as `estimate`
-                counts it, is refused before it starts. With `out` it is not looked at.
+                counts it, is refused before it starts. Ignored with `out`.
             out: a Zarr folder (`"maps.zarr"`, needs the extra `zarr`) that the norm maps of one input are written to layer
-                by layer, instead of being kept in memory. It opens as any other result, reading what is looked at.
+                by layer, instead of being kept in memory. It is opened like any other result, and maps are loaded lazily.
 
         Returns:
             An `Analysis`, or a list of them for a list.
@@ -326,22 +338,30 @@ class Analyzer(Model):
         return [results.analysis(item, facts) for item in measured]
 
     @overload
-    def mixing_ratios(self, inputs: Text, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
+    def mixing_ratios(self, inputs: Text | Messages, **options: Unpack[MixingOptions]) -> xr.DataArray: ...
     @overload
     def mixing_ratios(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[MixingOptions]
     ) -> list[xr.DataArray]: ...
     @overload
     def mixing_ratios(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[MixingOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[MixingOptions],
     ) -> xr.DataArray | list[xr.DataArray]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", target="decoder_text")
     @with_keywords(MixingOptions, MixingRequest)
     def mixing_ratios(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[MixingOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[MixingOptions],
     ) -> xr.DataArray | list[xr.DataArray]:
-        """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
+        """Mixing ratios `[scope, layer, query]` without any map, at about the cost of a few forward passes.
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
 
@@ -363,38 +383,49 @@ class Analyzer(Model):
         return ratios[0] if single else ratios
 
     @overload
-    def explain(self, inputs: Text, **options: Unpack[ExplainOptions]) -> Explanation: ...
+    def explain(self, inputs: Text | Messages, **options: Unpack[ExplainOptions]) -> Explanation: ...
     @overload
     def explain(
         self, inputs: list[str] | list[tuple[str, str]], **options: Unpack[ExplainOptions]
     ) -> list[Explanation]: ...
     @overload
     def explain(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = ..., **options: Unpack[ExplainOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = ...,
+        **options: Unpack[ExplainOptions],
     ) -> Explanation | list[Explanation]: ...
 
     @renamed_keywords(tell="on_progress", words="pretokenized", reply="decoder_text")
     @with_keywords(ExplainOptions, ExplainRequest)
     def explain(
-        self, inputs: Input | ImageInput | AudioInput, *, pretokenized: bool = False, **options: Unpack[ExplainOptions]
+        self,
+        inputs: AnyInput,
+        *,
+        pretokenized: bool = False,
+        **options: Unpack[ExplainOptions],
     ) -> Explanation | list[Explanation]:
-        """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
+        """Why the model makes a prediction: the attribution of a logit to the input tokens, exactly, through all layers.
 
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself, short ones computed together.
             pretokenized: the inputs are lists of words.
+
+        For a list of inputs, `target`, `against`, `at` and `decoder_text` apply to all, or are lists with one for each
+        input.
 
         Keyword Args:
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
                 masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it outputs,
                 each token at its own row. By default what the model itself predicts. A token id or a list of them (just
                 these are explained), or the number of a label, work too.
-            against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
+            against: another word or label: the difference of the two logits is explained. For words of several tokens, the
                 first token in which they differ.
             at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
                 the end, or by its name. By default the last, the mask, or the only one.
             continue_for: instead of a target, let a causal model continue the text by at most this many tokens, always the
-                most probable one whatever its settings of generation say, and explain each.
+                most probable one, whatever its generation settings, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
                 or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
                 `decoder_text`.
@@ -411,8 +442,8 @@ class Analyzer(Model):
             heads: also keep the edges of every head, `[layer, head, query, key]`.
             edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
                 default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
-            ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
-                linear in the states that enter a layer.
+            ff_baseline: as in `analyze`, for the pull-back and DecompX. Here, everything that is not linear in the states
+                that enter a layer belongs to no token.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
             max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
@@ -428,6 +459,9 @@ class Analyzer(Model):
             ((7,), (7, 7))
             >>> analyzer.explain("The opera singer sang.", direction="state", at=3, method="gradient-x-input").adds_up
             False
+            >>> both = analyzer.explain(["The opera singer sang.", "It rained."], direction="state", at=["singer", -1])
+            >>> [each.top(1)["token"].item() for each in both]
+            ['singer', 'rained']
         """
         asked = ExplainRequest(**options)
         check_arithmetic(asked.dtype)
@@ -443,12 +477,23 @@ class Analyzer(Model):
                 f"'pull-back' or 'decompx'."
             )
         target, decoder_text = self._target_and_text(asked)
-        said = (target, asked.against, asked.at, asked.continue_for, asked.direction, decoder_text)
-        wanted = checked(*said, asked.objective)
+        said: dict[str, object] = {
+            "target": target,
+            "against": asked.against,
+            "at": asked.at,
+            "continue_for": asked.continue_for,
+            "direction": asked.direction,
+            "decoder_text": decoder_text,
+        }
         sequences, single = resolve.read_sources(self, inputs, Reading(pretokenized, asked.truncate))
+        if single:
+            wanted = [checked(**said, objective=asked.objective)]
+        else:
+            tokens = asked.direction is None and labels_of(self.module) is None
+            wanted = checked_each(len(sequences), tokens=tokens, objective=asked.objective, said=said)
         how = (asked.heads, asked.dtype, asked.max_memory, asked.on_progress, asked.ff_baseline, asked.edges)
         request = PullRequest(*how, weights=weights_of(asked.weights))
-        all_asked = [self._asked(item, wanted, request) for item in sequences]
+        all_asked = [self._asked(*each, request) for each in zip(sequences, wanted, strict=True)]
         trees = method.explain_all(all_asked)
         made = [Explanation.from_tree(tree) for tree in trees]
         for explanation, each in zip(made, all_asked, strict=True):
@@ -472,28 +517,28 @@ class Analyzer(Model):
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
         """Which sentence, document or turn an answer came from: exactly, for an answer of any length in one pass back.
 
-        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is the
-        sum of the `objective` over its tokens. What every token that the model read puts into it adds up, with the biases,
-        to the value, and so do sentences and documents. Attention weights, deviations of norms and slopes of activations are
-        those of the pass: how they came about is not part of the explanation.
+        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is
+        the sum of the `objective` over its tokens. The shares of the tokens that the model read add up to the value, with
+        the biases, and so do those of sentences and documents. Attention weights, deviations of norms and slopes of
+        activations are those of the pass; they are not explained themselves.
 
         Keyword Args:
             context: a document, a list of them, or documents by name.
             question: the question about it.
-            messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
-                the answer that is explained.
+            messages: instead of both, the turns of a chat, each with a `role` and a `content`. If the last is the
+                assistant's, it is the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
             objective: what every token's logit is compared with: by default that of the most probable other token at its
-                place (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by their
-                probabilities; or nothing (`"logit"`).
+                position (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by
+                their probabilities; or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
-            seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
+            seed: generate by the model's own generation settings, with this seed. By default the most probable token is
                 taken at each step.
-            stop: a text that ends the answer. By default the end of the line, where there is no chat template.
+            stop: a text that ends the answer. By default the end of the line, if there is no chat template.
             layout: how documents and question make up the prompt (or the message to a chat model): a text with `{context}`
                 and `{question}` in it.
-            chat: use the tokenizer's chat template, or not. By default if it has one.
+            chat: use the tokenizer's chat template, or not. By default, it is used if there is one.
             table: also explain every token of the answer by itself at once; otherwise when the table is first looked at.
             ff_baseline: as in `analyze`.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
@@ -581,8 +626,8 @@ class Analyzer(Model):
                 model has for it. Late interaction is always a retrieval.
             first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
             second_prompt: the same for the second text.
-            table: whether to compute the table. Without it, only what every token of either text does (`first`, `second`)
-                is known, for the price of about four forward passes.
+            table: whether to compute the table. Without it, only the shares of the tokens of both texts (`first`, `second`)
+                are known, at the cost of about four forward passes.
             truncate: cut texts that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             on_progress: callback, called with the number of texts that are done and of all; may raise, to cancel.
@@ -616,7 +661,7 @@ class Analyzer(Model):
         """The passages that the model finds most similar to a query, best first, and why.
 
         Args:
-            query: what is looked for, a text or an image.
+            query: a text or an image.
             passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 
@@ -657,7 +702,7 @@ class Analyzer(Model):
     @with_keywords(EstimateOptions, EstimateRequest)
     def estimate(
         self,
-        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
+        inputs: AnyInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         pretokenized: bool = False,
@@ -700,7 +745,7 @@ class Analyzer(Model):
     @renamed_keywords(words="pretokenized", target="decoder_text")
     def estimate_explanation(
         self,
-        inputs: Input | ImageInput | AudioInput | int | Sequence[int],
+        inputs: AnyInput | int | Sequence[int],
         *,
         decoder_text: Input | int | Sequence[int] | None = None,
         values: int = 1,
@@ -769,7 +814,10 @@ class Analyzer(Model):
 
     @renamed_keywords(target="decoder_text")
     def traces(
-        self, inputs: Input | ImageInput | AudioInput, *, decoder_text: DecoderText | None = None
+        self,
+        inputs: AnyInput,
+        *,
+        decoder_text: DecoderText | None = None,
     ) -> list[LayerTrace]:
         """The trace of every layer of the main stack for one input: what `decompose` and the `oracle` compute with.
 

@@ -1,6 +1,6 @@
 """One pass: sequences through the model in batches, each layer handed to the measures as it is captured, and proved.
 
-No result leaves here that is made of a trace which fails its proof, or whose parts do not add up to the model's own states
+No result is computed from a trace that fails its proof, or returned if its parts do not add up to the model's own states
 within the tolerance.
 """
 
@@ -29,7 +29,8 @@ from normscope.inputs import Batch, TokenSequence
 from normscope.models.model import Model
 
 Tell = Callable[[int, int], None]
-"""Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
+"""A callback that receives the number of layers done, over all sequences, and their total, before the next begins. It may
+raise to cancel the pass."""
 
 _SHOW_PROGRESS_FROM = 16
 
@@ -49,7 +50,7 @@ class Results:
         return self.by_measure[measure]
 
     def variables(self) -> Variables:
-        """What all measures put into the sequence's dataset."""
+        """The variables of all measures in the sequence's dataset."""
         return {k: v for measure, result in self.by_measure.items() for k, v in measure.variables(result).items()}
 
 
@@ -79,13 +80,13 @@ class Pass:
         with _counter(self._costs(sequences), self._layers_per_sequence(), progress, tell) as count:
             for batch in self.model.batches(sequences):
                 folds = self._folds(batch, positions, count)
-                for place in batch.indices:
-                    main, *encoder = (fold.results(place) for fold in folds)
-                    measured[place] = Measured(sequences[place], positions[place], main, next(iter(encoder), None))
-        return [measured[place] for place in range(len(sequences))]
+                for index in batch.indices:
+                    main, *encoder = (fold.results(index) for fold in folds)
+                    measured[index] = Measured(sequences[index], positions[index], main, next(iter(encoder), None))
+        return [measured[index] for index in range(len(sequences))]
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
-        """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
+        """The work of each sequence, for the progress bar: a long one takes the time of many short ones."""
         return costs(self.model, self.request, lengths_of(sequences))
 
     def _layers_per_sequence(self) -> int:
@@ -93,7 +94,8 @@ class Pass:
         return len(self.request.main.layers) + (0 if encoder is None else len(encoder.layers))
 
     def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[int], None]) -> list[_Fold]:
-        """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
+        """Run a batch through the model; returns the results of its measures, first of the main stack, then of the
+        encoder."""
         family, request = self.model.family, self.request
         rows = None if request.queries is None else positions
         folds = [_Fold(self.model, family.stack, request.main, batch, rows, count, request.baseline)]
@@ -114,9 +116,9 @@ class Pass:
         lengths = {"lengths": batch.target_lengths, "encoder_lengths": batch.lengths}
         encoder = HeadListener(self.model.module, self.model.family, **lengths, dtype=self.dtype, head=False)
         self.model.capture(batch, sides, dtype=self.dtype, head=encoder)
-        for place, end in zip(batch.indices, encoder.encoder_ends(), strict=True):
-            if place in main.sources:
-                self.model.proof.encoder_end(end, main.sources[place])
+        for index, end in zip(batch.indices, encoder.encoder_ends(), strict=True):
+            if index in main.sources:
+                self.model.proof.encoder_end(end, main.sources[index])
 
 
 @dataclass
@@ -149,8 +151,8 @@ class _Fold:
 
     def _blocks(self, lengths: Sequence[int], sequence: int) -> list[torch.Tensor]:
         """The query rows of a sequence that are computed together, where its attention weights are never stored."""
-        place, length = self.batch.indices[sequence], lengths[sequence]
-        rows = torch.tensor(range(length) if self.rows is None else self.rows[place], device="cpu")
+        index, length = self.batch.indices[sequence], lengths[sequence]
+        rows = torch.tensor(range(length) if self.rows is None else self.rows[index], device="cpu")
         return list(rows.split(rows_together(length)))
 
     def results(self, place: int) -> Results:
@@ -161,29 +163,29 @@ class _Fold:
         return Results(self.request.layers, finished, self.worst.get(place, float("nan")))
 
     def _consume(self, layer: int, sequence: int, trace: LayerTrace) -> None:
-        place = self.batch.indices[sequence]
-        begins = (place, layer) not in self.begun
+        index = self.batch.indices[sequence]
+        begins = (index, layer) not in self.begun
         if begins:
-            self.begun.add((place, layer))
-            self.count(place)
-            self._note_source(place, layer, trace)
+            self.begun.add((index, layer))
+            self.count(index)
+            self._note_source(index, layer, trace)
         if self.rows is not None and len(trace.queries) == trace.length:
-            trace = trace.select(torch.tensor(self.rows[place], device=trace.queries.device))
+            trace = trace.select(torch.tensor(self.rows[index], device=trace.queries.device))
         # Further blocks of query rows have the same values.
         self.model.proof.layer(trace, self._named(layer), self.reach.components, values=begins)
         if self.baseline is not None:
             trace = self.baseline.applied(trace)
         for measure in self.request.measures:
-            started = (place, measure) in self.states
-            before = self.states[place, measure] if started else measure.start()
-            self.states[place, measure] = measure.add(before, layer, trace)
-            self._prove(place, layer, measure)
+            started = (index, measure) in self.states
+            before = self.states[index, measure] if started else measure.start()
+            self.states[index, measure] = measure.add(before, layer, trace)
+            self._prove(index, layer, measure)
 
-    def _note_source(self, place: int, layer: int, trace: LayerTrace) -> None:
+    def _note_source(self, index: int, layer: int, trace: LayerTrace) -> None:
         """Every layer of a decoder reads the same states of the encoder."""
         for step in trace.steps:
             if isinstance(step, CrossAttention) and step.source is not None:
-                read = self.sources.setdefault(place, step.source.states)
+                read = self.sources.setdefault(index, step.source.states)
                 if not torch.equal(read, step.source.states.to(read.device)):
                     raise UnsupportedArchitectureError(
                         f"Layer {layer} of {self.model.name} reads other states of the encoder than the layers before it: "
@@ -194,8 +196,8 @@ class _Fold:
         of_encoder = self.stack is self.model.family.encoder
         return f"layer {layer} of the encoder" if of_encoder else f"layer {layer}"
 
-    def _prove(self, place: int, layer: int, measure: AnyMeasure) -> None:
-        for scope, errors in measure.errors(self.states[place, measure], layer).items():
+    def _prove(self, index: int, layer: int, measure: AnyMeasure) -> None:
+        for scope, errors in measure.errors(self.states[index, measure], layer).items():
             worst = float(errors.amax())
             tolerance = max(self.model.tolerance, measure.tolerance)
             if not worst <= tolerance:  # also when it is NaN
@@ -205,7 +207,7 @@ class _Fold:
                     f"The maps would be wrong, so there are none. The family {self.model.family.name!r} "
                     f"does not describe this model, or the model computes with less precision than its weights."
                 )
-            self.worst[place] = max(worst, self.worst.get(place, 0.0))
+            self.worst[index] = max(worst, self.worst.get(index, 0.0))
 
 
 @contextmanager
@@ -221,11 +223,11 @@ def _counter(
         task = bar.add_task("Analysing", total=sum(costs))
         done = 0
 
-        def count(place: int) -> None:
+        def count(index: int) -> None:
             nonlocal done
             if tell is not None:
                 tell(done, len(costs) * layers)
             done += 1
-            bar.advance(task, costs[place] / layers)
+            bar.advance(task, costs[index] / layers)
 
         yield count

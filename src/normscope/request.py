@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar
 
 from normscope.options import (
     ApproximationName,
@@ -50,11 +50,18 @@ else:  # importing torch takes seconds, and a command line that only shows its o
 Text = str | tuple[str, str]
 """One text, or a pair of texts."""
 
+Messages = list[dict[str, str]]
+"""The turns of a chat, each with a `role` and a `content`."""
+
 OnProgress = Callable[[int, int], None]
 """Called with the number of layers that are done and the number of all layers; may raise, to cancel."""
 
 Queries = int | str | Sequence[int | str]
 """Rows of a map: positions, negative from the end, or tokens by name."""
+
+_Said = TypeVar("_Said")
+Each = Sequence[_Said | None] | None
+"""Nothing, or for a list of texts something (or nothing) for each of them."""
 
 Clock = Callable[[], float]
 """Returns the time in seconds."""
@@ -147,7 +154,7 @@ class MapSelection(Selection):
     approximate: Annotated[
         str | Approximate | None,
         Documentation(
-            "Approximate the maps from the feed-forward on, and say how near they come to exact ones on sampled queries.",
+            "Approximate the maps from the feed-forward on, and report how close they are to exact ones on sampled queries.",
             command_line_type=ApproximationName,
         ),
     ] = None
@@ -238,7 +245,7 @@ class ExplainedOptions:
     """What `Analyzer.explain` explains, and by which method."""
 
     target: Annotated[
-        LabelName | Sequence[int] | None,
+        LabelName | Sequence[int] | Each[LabelName | Sequence[int]],
         Documentation(
             "A word, a whole continuation, or a label; the text that an encoder-decoder outputs. Mind the space before a "
             "word. Default: what the model predicts.",
@@ -248,13 +255,13 @@ class ExplainedOptions:
         ),
     ] = None
     against: Annotated[
-        LabelName | None,
+        LabelName | Each[LabelName],
         Documentation(
             "Another word or label: why the one rather than the other.", command_line_type=str, panel=_EXPLAINED
         ),
     ] = None
     at: Annotated[
-        int | str | None,
+        int | str | Each[int | str],
         Documentation(
             "The token whose prediction is explained: its position (from 0, or negative from the end), or the token itself. "
             "Default: the last, the mask, or the only one.",
@@ -270,7 +277,7 @@ class ExplainedOptions:
     ] = None
     direction: Vector | Literal["state"] | None = None
     decoder_text: Annotated[
-        str | Sequence[int] | None,
+        str | Sequence[int] | Each[str | Sequence[int]],
         Documentation(
             "For an encoder-decoder model, the text that its decoder reads. The target is then a word that could follow it.",
             command_line_type=str,
@@ -310,12 +317,12 @@ class ExplainRequest(ReadingOptions, RecordingOptions, ExplainedOptions):
 class ExplainOptions(ReadingKeywords, RecordingKeywords, total=False):
     """The fields of `ExplainRequest` as keywords."""
 
-    target: LabelName | Sequence[int] | None
-    against: LabelName | None
-    at: int | str | None
+    target: LabelName | Sequence[int] | Each[LabelName | Sequence[int]]
+    against: LabelName | Each[LabelName]
+    at: int | str | Each[int | str]
     continue_for: int | None
     direction: Vector | Literal["state"] | None
-    decoder_text: str | Sequence[int] | None
+    decoder_text: str | Sequence[int] | Each[str | Sequence[int]]
     objective: Objective | None
     method: str | Method
     heads: bool
@@ -330,7 +337,7 @@ OnText = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class AnsweredOptions:
-    """What is asked, and how the model answers."""
+    """The question, and how the model answers it."""
 
     context: Context | None = None
     question: Annotated[
@@ -514,7 +521,7 @@ class RunSettings(Conventions):
     stack: Annotated[
         StackName | None,
         Documentation(
-            "The stack of an encoder-decoder model to look at (default: the decoder), or the tower of a model of images and "
+            "The stack of an encoder-decoder model to analyse (default: the decoder), or the tower of a model of images and "
             "texts."
         ),
     ] = None

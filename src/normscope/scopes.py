@@ -169,8 +169,8 @@ def _distance(one: str, other: str) -> int:
     row = list(range(len(other) + 1))
     for count, letter in enumerate(one, 1):
         before, row[0] = row[0], count
-        for place, wanted in enumerate(other, 1):
-            before, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, before + (letter != wanted))
+        for index, wanted in enumerate(other, 1):
+            before, row[index] = row[index], min(row[index] + 1, row[index - 1] + 1, before + (letter != wanted))
     return row[-1]
 
 

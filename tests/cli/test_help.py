@@ -30,6 +30,8 @@ def test_the_help_of_run_has_every_option_that_python_documents(run: Callable[..
     shown = "".join(re.sub(r"[│╭╮╰╯─]", " ", out).split())
     for kind in (Corpus, ModelOptions):
         for field in documented_fields(kind):
+            if field.name == "target_column":  # which says what is explained, and a run explains nothing
+                continue
             flag = (field.documentation.flags or (f"--{field.name.replace('_', '-')}",))[0]
             assert flag in shown and "".join(field.documentation.text.split()) in "".join(out_columns(out)), field.name
 

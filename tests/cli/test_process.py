@@ -8,8 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.processes import Processes
 
 from .samples import TEXT, process
+
+PROGRAM = "from normscope.cli import main; main()"
 
 
 def test_a_process_prints_its_result_and_nothing_of_other_libraries(tmp_path: Path) -> None:
@@ -32,13 +35,13 @@ def test_a_process_that_fails_says_why_on_stderr_without_a_traceback(tmp_path: P
 def test_a_shell_completes_commands_and_options(typed: str, completed: str) -> None:
     words = ["normscope", *typed.split()]
     asked = {"COMP_WORDS": " ".join(words), "COMP_CWORD": str(len(words) - 1), "_NORMSCOPE_COMPLETE": "complete_bash"}
-    command = [sys.executable, "-c", "from normscope.cli import main; main()"]
+    command = [sys.executable, "-c", PROGRAM]
     done = subprocess.run(command, env=os.environ | asked, capture_output=True, text=True, check=True)
     assert done.stdout.split() == [completed]
 
 
-def test_an_explanation_is_printed_by_a_process_that_has_done_nothing_else() -> None:
-    done = process("explain", TEXT, "--state", "--at", "singer")
+def test_an_explanation_is_printed_by_a_process_that_has_done_nothing_else(processes: Processes) -> None:
+    done = processes.run(PROGRAM, "explain", TEXT, "--state", "--at", "singer")
     assert done.returncode == 0, done.stderr
     assert "singer" in done.stdout and "conservation error" in done.stdout
-    assert process("explain", TEXT, "--state", "--at", "3").stdout == done.stdout
+    assert processes.run(PROGRAM, "explain", TEXT, "--state", "--at", "3").stdout == done.stdout

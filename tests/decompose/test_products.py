@@ -48,7 +48,7 @@ def test_tf32_is_set_for_the_product_alone(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_products_and_approximations_are_not_asked_for_together(analyzer: ns.Analyzer) -> None:
-    with pytest.raises(InputError, match="not for both"):
+    with pytest.raises(InputError, match="not both"):
         analyzer.analyze(TEXT, approximate="sketch", products="bf16")
     with pytest.raises(InputError, match="one of the two"):
         Approximation(0.2, products="bf16")

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from support.chat_model import TEMPLATE
 from support.sounds import write_wav
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
@@ -43,6 +44,7 @@ from normscope.corpora import bundled
 from normscope.models import source as embedded
 
 KINDS = {
+    "HuggingFaceTB/SmolLM2-360M-Instruct": "chat",
     "bert-base-uncased": "masked",
     "google/vit-base-patch16-224": "vision",
     "facebook/wav2vec2-base-960h": "hearing",
@@ -69,6 +71,13 @@ def causal(folder: Path) -> None:
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<|endoftext|>").save_pretrained(folder)
     sizes = {"n_embd": 12, "n_head": 3, "n_layer": 3, "n_positions": 128}
     GPT2LMHeadModel(GPT2Config(vocab_size=len(tokenizer.get_vocab()), **sizes)).save_pretrained(folder)
+
+
+def chat(folder: Path) -> None:
+    causal(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = TEMPLATE
+    tokenizer.save_pretrained(folder)
 
 
 def masked(folder: Path) -> None:
@@ -138,6 +147,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "classifier": classifier,
     "translation": translation,
     "vision": vision,
+    "chat": chat,
     "hearing": hearing,
     "whisper": whisper,
     "towers": towers,

@@ -14,9 +14,11 @@ import pytest
 from explorer_server import Running
 from PIL import Image
 from support.tiny_heads import tiny_head
+from support.two_towers import saved
 from transformers.models.vit.image_processing_pil_vit import ViTImageProcessorPil
 
 import normscope
+from normscope.errors import InputError
 from normscope.explorer.predictions import predictions_of
 from normscope.explorer.requests import Order, Reader
 from normscope.explorer.server import WebApp
@@ -272,3 +274,56 @@ def test_a_prediction_is_chosen_in_the_page_and_the_address_brings_it_back(brows
     assert not page.get_by_label("Text to analyse").is_visible()
     assert trouble == []
     page.close()
+
+
+@pytest.fixture(scope="module")
+def towers(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path]:
+    """A model of images and texts, and an image."""
+    folder, picture = saved("clip", tmp_path_factory.mktemp("towers"))
+    return normscope.load(folder), picture
+
+
+def test_an_image_is_compared_with_texts(towers: tuple[Any, Path], browser: Any) -> None:
+    analyzer, picture = towers
+    captions = ["a photo of cat", "the dog", "a photo on a photo"]
+    wanted = sorted(analyzer.similarity(picture, captions), key=lambda similarity: -similarity.value)
+    running = Running(WebApp({"towers": analyzer}).starlette())
+    try:
+        data = base64.b64encode(picture.read_bytes()).decode()
+        entry = {"model": "towers", "first_image": data, "second": "\n".join(captions)}
+        found = answered(running, {"similarity": entry})["similarities"]
+        assert [one["second"]["text"] for one in found] == [one.texts[1] for one in wanted]
+        assert [one["value"] for one in found] == pytest.approx([one.value for one in wanted], abs=1e-6)
+        assert found[0]["first"]["image"]["width"] > 0
+        swapped = {"model": "towers", "first": captions[0], "second_image": data}
+        (one,) = answered(running, {"similarity": swapped})["similarities"]
+        assert one["value"] == pytest.approx(analyzer.similarity(picture, captions[0]).value, abs=1e-6)
+        (analysis,) = answered(running, {"analyses": [{"model": "towers", "image": data}]})["analyses"]
+        assert analysis["image"]["width"] > 0  # of a model of two towers the image is analysed
+
+        page = browser.new_page(viewport={"width": 1280, "height": 900})
+        page.goto(running.url)
+        page.get_by_label("First image").set_input_files(picture)
+        assert not page.get_by_label("First text").is_visible()
+        page.get_by_label("Second text to compare").fill(captions[0])
+        page.get_by_role("button", name="Compare").click()
+        page.locator("h1", has_text="cosine").wait_for()
+        page.reload()  # an image is in no address: the form is there again, with the text
+        assert page.get_by_label("Second text to compare").input_value() == captions[0]
+        page.close()
+    finally:
+        running.stop()
+
+
+def test_a_text_to_compare_never_names_a_file(towers: tuple[Any, Path], analyzer: Any) -> None:
+    model, picture = towers
+    reader = Reader({"towers": model, "mini": analyzer}, 1000)
+    refused = {
+        "files are not read here": {"first": str(picture), "second": "a cat"},
+        "send a PNG": {"first_image": "AAAA", "second": "a cat"},
+        "compares texts, and an image": {"model": "mini", "first_image": "AAAA", "second": "a cat"},
+        "The text is empty": {"first_image": base64.b64encode(picture.read_bytes()).decode()},
+    }
+    for words, entry in refused.items():
+        with pytest.raises(InputError, match=words):
+            reader.pairing({"similarity": entry})

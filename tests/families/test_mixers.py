@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from support.tiny_architectures import CONVOLUTIONS, GROUPED, QWEN3_5, STATE_SPACE, ids, tiny
+from support.tiny_architectures import CONVOLUTIONS, FALCON_H1, GROUPED, QWEN3_5, STATE_SPACE, ids, tiny
 from transformers import AutoModelForCausalLM
 from transformers.models.qwen3_5 import modeling_qwen3_5
 
@@ -23,6 +23,7 @@ from normscope.testing.oracle import oracle
 MODELS: dict[str, dict[str, Any]] = {
     "qwen3_5_text": QWEN3_5,
     "bamba": {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]},
+    "falcon_h1": FALCON_H1,
     "mamba2": dict(num_heads=4, head_dim=12, state_size=6, n_groups=2, chunk_size=4, conv_kernel=3),
     "lfm2": {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False},
 }
@@ -168,6 +169,27 @@ def test_the_bias_of_a_convolution_can_count_with_the_bias(name: str, analyzers:
             torch.testing.assert_close(result.maps[scope].double(), truth.map, rtol=1e-4, atol=1e-5, equal_nan=True)
 
 
+def test_the_heads_of_an_attention_and_of_a_mixer_beside_it_make_what_each_outputs(
+    analyzers: dict[str, ns.Analyzer],
+) -> None:
+    analyzer, numbers = analyzers["falcon_h1"], ids(5, 6, 7, 8, 9)
+    block, outputs = analyzer.model.base_model.layers[0], dict[str, torch.Tensor]()
+    for path in ("self_attn.o_proj", "mamba.out_proj"):
+        note = functools.partial(lambda path, _, __, output: outputs.update({path: output[0]}), path)
+        block.get_submodule(path).register_forward_hook(note)
+    step = mixer(analyzer.traces(numbers)[0])
+    context = step.summed_taps(step.weights @ step.values)
+    assert step.factors is not None
+    by_head = torch.einsum("hqe,hed->hqd", context * step.factors, step.output)
+    torch.testing.assert_close(by_head[:4].sum(0), 0.94 * outputs["self_attn.o_proj"], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(by_head[4:].sum(0), 0.4 * outputs["mamba.out_proj"], rtol=1e-4, atol=1e-5)
+
+
+def test_a_norm_in_a_mixer_beside_an_attention_is_refused() -> None:
+    with pytest.raises(ns.UnsupportedArchitectureError, match="mamba_rms_norm"):
+        ns.load(tiny("falcon_h1", AutoModelForCausalLM, **FALCON_H1, mamba_rms_norm=True)).traces(ids(5, 6, 7))
+
+
 @every_mixer
 def test_the_maps_of_heads_are_those_of_the_definition(name: str, analyzers: dict[str, ns.Analyzer]) -> None:
     analyzer, numbers = analyzers[name], ids(5, 6, 7, 8, 9)
@@ -192,7 +214,7 @@ def test_approximate_maps_of_gated_parts_are_refused_with_the_reason(analyzers: 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_proved(dtype: torch.dtype) -> None:
-    for name in ("qwen3_5_text", "bamba"):
+    for name in ("qwen3_5_text", "bamba", "falcon_h1"):
         analyzer = ns.load(tiny(name, AutoModelForCausalLM, **MODELS[name]).to(dtype))
         analysis = analyzer.analyze(ids(5, 6, 7, 8, 9))
         assert float(analysis.completeness.max()) < analyzer.tolerance

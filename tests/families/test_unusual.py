@@ -102,6 +102,7 @@ GATED: dict[str, dict[str, Any]] = {
     "afmoe": AFMOE,
     "qwen3_5_text": QWEN3_5,
     "bamba": {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]},
+    "falcon_h1": {**GROUPED, **STATE_SPACE, "mamba_d_ssm": 48, "ssm_out_multiplier": 20.0},
     "lfm2": {**GROUPED, **CONVOLUTIONS, "block_auto_adjust_ff_dim": False},
     "bailing_hybrid": {**KIMI_LINEAR, "head_dim": 4},
     "minimax": MINIMAX,

@@ -14,8 +14,9 @@ from support.tiny_architectures import BART, tiny
 from transformers import AutoModelForSeq2SeqLM, BertConfig, BertForMaskedLM
 
 import normscope as ns
+from normscope.inputs.units import span_of_tokens
 from normscope.results.answer import Answer
-from normscope.results.spans import Spans, span_of_tokens
+from normscope.results.spans import Spans
 
 DOCUMENTS = ["Marta lives in Lisbon. Tomas works as a surgeon.", "Noor was born in Oslo. Marta lives in Lisbon."]
 QUESTION = "Where does Marta live?"

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.processes import Processes
 
 from normscope.corpora import CorpusError
 from normscope.errors import FileError
@@ -100,22 +101,12 @@ def test_a_second_run_in_the_same_folder_is_refused_and_the_first_loses_nothing(
     assert contents(tmp_path / "run") >= {f"shards/{name}/sums.npz" for name in ("000000-000001", "000002")}
 
 
-def test_a_run_of_another_process_is_refused_with_exit_code_2(tmp_path: Path) -> None:
+def test_a_run_of_another_process_is_refused_with_exit_code_2(processes: Processes, tmp_path: Path) -> None:
     corpus = tmp_path / "texts.txt"
     corpus.write_text("\n".join(TEXTS))
-    command = [
-        sys.executable,
-        "-m",
-        "normscope",
-        "run",
-        "mixing-ratio",
-        "-c",
-        str(corpus),
-        "-o",
-        str(tmp_path / "run"),
-    ]
+    arguments = ["run", "mixing-ratio", "-c", str(corpus), "-o", str(tmp_path / "run")]
     with locked_folder(tmp_path / "run"):
-        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, check=False)
+        done = processes.run("from normscope.cli import main; main()", *arguments)
     assert done.returncode == 2
     assert "Another process is running" in done.stderr and "Traceback" not in done.stderr
 

@@ -93,6 +93,15 @@ STATE_SPACE = dict(
     **dict(mamba_n_heads=4, mamba_d_head=12, mamba_n_groups=2, mamba_d_state=6, mamba_expand=2),
     **dict(mamba_chunk_size=4, mamba_d_conv=3),
 )
+FALCON_H1 = {
+    **GROUPED,
+    **STATE_SPACE,
+    **dict(
+        mamba_d_ssm=48, ssm_multipliers=[0.35, 0.25, 0.18, 0.5, 0.35], ssm_in_multiplier=1.25, ssm_out_multiplier=0.4
+    ),
+    **dict(attention_in_multiplier=0.9, attention_out_multiplier=0.94, key_multiplier=0.39, mlp_multipliers=[0.9, 0.4]),
+    **dict(embedding_multiplier=5.65, lm_head_multiplier=0.04),
+}
 CONVOLUTIONS = dict(num_hidden_layers=3, layer_types=["conv", "full_attention", "conv"], conv_bias=True)
 QWEN3_5 = {**GROUPED, **DELTA_RULE, **SECTIONS, "head_dim": 8}
 KIMI_LINEAR = {
@@ -271,6 +280,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("kimi_linear", KIMI_LINEAR),
     ("mamba2", dict(num_heads=4, head_dim=12, state_size=6, n_groups=2, chunk_size=4, conv_kernel=3)),
     ("bamba", {**GROUPED, **STATE_SPACE, "num_hidden_layers": 3, "attn_layer_indices": [1]}),
+    ("falcon_h1", FALCON_H1),
+    ("falcon_h1", {**FALCON_H1, "head_dim": 14, "mamba_proj_bias": True, "attention_bias": True, "mlp_bias": True}),
     (
         "granitemoehybrid",
         {**GROUPED_EXPERTS, **MULTIPLIERS, **STATE_SPACE, **HYBRID_LAYERS, "shared_intermediate_size": 12},

@@ -1,78 +1,52 @@
 /** The third form of the web app: a context, a question about it, perhaps its answer, and the model. */
-import { type Control, menu } from "../draw/controls";
-import { h } from "../draw/dom";
-import { area, type ModelSettings, type Settings } from "./form";
+import { area, BoxForm } from "./boxform";
+import type { Settings } from "./form";
 import type { AnswerRequest } from "./requests";
 
-const EXAMPLE = {
-  context: "Marta lives in Lisbon. She works as a surgeon.\n---\nNoor was born in Oslo. She bought a green canoe.",
-  question: "Where does Marta live?",
-};
+const CONTEXT = "Marta lives in Lisbon. She works as a surgeon.\n---\nNoor was born in Oslo. She bought a green canoe.";
+const QUESTION = "Where does Marta live?";
 
-export class AnswerForm {
-  readonly element: HTMLFormElement;
-  readonly submit = h("button", { type: "submit", class: "primary" }, "Answer");
-  readonly stop = h("button", { type: "button", class: "cancel", hidden: true }, "Cancel");
-  private readonly context = area("Context", `${EXAMPLE.context} (a line of hyphens is between documents)`);
-  private readonly question = area("Question", EXAMPLE.question);
-  private readonly given = area("Answer", "The answer, if the model is not to answer itself (optional)");
-  private readonly models: ModelSettings[];
-  private readonly menu: Control;
-  private model: string;
+export class AnswerForm extends BoxForm {
+  private readonly context: HTMLTextAreaElement;
+  private readonly question: HTMLTextAreaElement;
+  private readonly given: HTMLTextAreaElement;
 
-  constructor(settings: Settings, submit: () => void) {
-    this.models = settings.models.filter(({ answers }) => answers);
-    this.model = this.models[0]?.name ?? "";
-    const names = this.models.map(({ name }) => ({ value: name, label: name }));
-    this.menu = menu("Model", names, (name) => this.choose(name));
-    for (const field of [this.context, this.question, this.given]) field.maxLength = settings.characters;
-    this.context.rows = 4;
-    const entry = h("div", { class: "entry" }, this.context, this.question, this.given, this.submit, this.stop);
-    this.element = h(
-      "form",
-      { class: "ask answering", "aria-label": "Ask a question about a context" },
-      h("h2", {}, "Where does an answer come from?"),
-      entry,
-      h("div", { class: "options" }, this.menu),
+  constructor({ models, characters }: Settings, submit: () => void) {
+    const context = area("Context", `${CONTEXT} (a line of hyphens is between documents)`);
+    const question = area("Question", QUESTION);
+    const given = area("Answer", "The answer, if the model is not to answer itself (optional)");
+    const fields = [context, question, given];
+    super(
+      models.filter(({ answers }) => answers),
+      {
+        kind: "answering",
+        label: "Ask a question about a context",
+        question: "Where does an answer come from?",
+        button: "Answer",
+      },
+      [
+        { field: context, example: CONTEXT },
+        { field: question, example: QUESTION },
+      ],
+      fields,
+      submit,
     );
-    this.element.addEventListener("submit", (event) => {
-      event.preventDefault();
-      this.fill();
-      submit();
-    });
-    this.choose(this.model);
-  }
-
-  /** Whether any model here answers. */
-  get offered(): boolean {
-    return this.models.length > 0;
+    for (const field of fields) field.maxLength = characters;
+    context.rows = 4;
+    this.context = context;
+    this.question = question;
+    this.given = given;
   }
 
   get request(): AnswerRequest {
-    return {
-      context: this.context.value,
-      question: this.question.value,
-      given: this.given.value.trim(),
-      model: this.model,
-    };
+    const { context, question, given, model } = this;
+    return { context: context.value, question: question.value, given: given.value.trim(), model };
   }
 
   set({ context, question, given, model }: AnswerRequest): void {
     this.context.value = context;
     this.question.value = question;
     this.given.value = given;
-    if (this.models.some(({ name }) => name === model)) this.choose(model);
-  }
-
-  /** Empty boxes stand for the texts that are shown in them. */
-  private fill(): void {
-    if (this.context.value.trim() !== "" || this.question.value.trim() !== "") return;
-    this.context.value = EXAMPLE.context;
-    this.question.value = EXAMPLE.question;
-  }
-
-  private choose(name: string): void {
-    this.model = name;
-    this.menu.update({ value: name, hidden: this.models.length < 2 });
+    this.choose(model);
   }
 }

@@ -1,6 +1,8 @@
 /** The form of the web app: a text (or a pair, or an image) to analyse, the model and method, and something to compare with. */
 import { type Control, menu } from "../draw/controls";
 import { h } from "../draw/dom";
+import { area } from "./boxform";
+import { Picture } from "./picture";
 import type { AnalysisInput, AnalysisRequest } from "./requests";
 
 export interface ModelSettings {
@@ -9,8 +11,8 @@ export interface ModelSettings {
   decodes: boolean;
   task: string | null;
   mask: string | null;
-  /** Whether it is known how it makes embeddings of texts, so that they can be compared. */
-  embeds: boolean;
+  /** Of what it is known how it makes embeddings, so that they can be compared. */
+  embeds: ("text" | "image")[];
   /** Whether it puts out a text of which it can be said where it came from. */
   answers: boolean;
 }
@@ -20,10 +22,6 @@ export interface Settings {
   methods: { name: string; summary: string }[];
   characters: number;
   tokens: number;
-}
-
-export function area(name: string, placeholder: string): HTMLTextAreaElement {
-  return h("textarea", { rows: 2, placeholder, "aria-label": name });
 }
 
 /** A second input, folded away. */
@@ -83,7 +81,7 @@ export class Form {
   private readonly pair = area("Second text of the pair", "A second text of the same input (optional)");
   private readonly reply = area("Decoder text", "Decoder text (default: what the model generates)");
   private readonly second = area("Second text", "The same text");
-  private readonly file = h("input", { type: "file", accept: "image/*", "aria-label": "Image to analyse" });
+  private readonly picture = new Picture("Image to analyse", () => this.element.requestSubmit());
   private readonly heads = h("input", { type: "checkbox" });
   private readonly paired: HTMLDetailsElement;
   private readonly comparing: HTMLDetailsElement;
@@ -113,7 +111,7 @@ export class Form {
     this.element = h(
       "form",
       { class: "ask" },
-      h("div", { class: "entry" }, this.text, this.file, this.unfold, this.submit, this.stop),
+      h("div", { class: "entry" }, this.text, this.picture.element, this.unfold, this.submit, this.stop),
       h("div", { class: "entry reply" }, this.reply),
       h(
         "div",
@@ -136,7 +134,6 @@ export class Form {
         this.element.requestSubmit();
       }
     });
-    this.file.addEventListener("change", () => this.element.requestSubmit());
     this.update();
   }
 
@@ -192,13 +189,8 @@ export class Form {
   }
 
   /** The image that is chosen, as base64; null where the model reads text. */
-  async image(): Promise<string | null> {
-    const [file] = this.file.files ?? [];
-    if (this.model.reads !== "image" || !file) return null;
-    const bytes = new Uint8Array(await file.arrayBuffer());
-    let text = "";
-    for (let at = 0; at < bytes.length; at += 8192) text += String.fromCharCode(...bytes.subarray(at, at + 8192));
-    return btoa(text);
+  image(): Promise<string | null> {
+    return this.picture.read();
   }
 
   private knownModel(name: string, picks: Picks): string {
@@ -214,7 +206,7 @@ export class Form {
     const { reads, decodes } = this.model;
     const { models, methods } = this.settings;
     this.text.hidden = reads === "image";
-    this.file.hidden = reads !== "image";
+    this.picture.element.hidden = reads !== "image";
     this.second.hidden = reads === "image";
     this.paired.hidden = reads === "image" || decodes;
     this.reply.parentElement!.hidden = !decodes;

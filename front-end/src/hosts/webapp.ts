@@ -111,7 +111,8 @@ export class WebApp {
     if (pair && this.comparing.offered) {
       if (formatSimilarityRequest(pair) === this.shown) return;
       this.comparing.set(pair);
-      void this.compare();
+      if (pair.first !== "" && pair.second !== "") void this.compare();
+      else this.show("similarity"); // an image is in no address
       return;
     }
     const asked = parseAnswerRequest(window.location.hash);
@@ -204,8 +205,9 @@ export class WebApp {
   private async compare(): Promise<void> {
     const { request } = this.comparing;
     await this.run("similarity", async (job) => {
-      const payload = await job.run({ similarity: request }, (status) => this.showStatus(job, status));
-      return { address: formatSimilarityRequest(request), title: request.first, payload, host: {} };
+      const similarity = { ...request, ...(await this.comparing.images()) };
+      const payload = await job.run({ similarity }, (status) => this.showStatus(job, status));
+      return { address: formatSimilarityRequest(request), title: request.first || request.second, payload, host: {} };
     });
   }
 

@@ -10,7 +10,9 @@ describe("alignment", () => {
   it("has no counterpart for what is only in one", () =>
     expect(align(["a", "b", "c"], ["a", "c"])).toEqual([0, -1, 1]));
   it("finds what has moved, if there is one of it", () => {
-    const [active, passive] = ["the chef opened a door .", "a door was opened by the chef ."].map((text) => text.split(" "));
+    const [active, passive] = ["the chef opened a door .", "a door was opened by the chef ."].map((text) =>
+      text.split(" "),
+    );
     expect(align(active!, passive!)).toEqual([5, 6, 3, 0, 1, 7]);
     expect(align(["a", "x", "b", "c", "x"], ["x", "a", "b", "c"])).toEqual([1, -1, 2, 3, -1]);
   });

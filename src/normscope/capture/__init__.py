@@ -47,6 +47,7 @@ from normscope.families.spec import (
     Part,
     ProbedPart,
     Stack,
+    attentions_in,
 )
 
 __all__ = [
@@ -216,7 +217,7 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
 
 def _probed(block: nn.Module, chain: Sequence[Part]) -> list[nn.Module]:
     """The attentions of a block whose weights are measured by running them on the identity."""
-    parts = [part for part in chain if isinstance(part, DispatchedAttention) and part.probed]
+    parts = [part for part in attentions_in(chain) if isinstance(part, DispatchedAttention) and part.probed]
     return [_original(block.get_submodule(part.module)) for part in parts]
 
 
@@ -288,14 +289,16 @@ class _Listener:
     def _with_scores(self, chain: Sequence[Part]) -> list[str]:
         """The attention modules whose calls are kept, to run them again for their queries and keys."""
         return (
-            [part.module for part in chain if isinstance(part, DispatchedAttention)] if self.side.scores != "no" else []
+            [part.module for part in attentions_in(chain) if isinstance(part, DispatchedAttention)]
+            if self.side.scores != "no"
+            else []
         )
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
         return {
             _original(block.get_submodule(part.module)): self._attention_recorder(part.module)
-            for part in chain
+            for part in attentions_in(chain)
             if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
         }
 
@@ -303,7 +306,7 @@ class _Listener:
         """The mixers of a block that mix by a function of their own."""
         return [
             Mixer(_original(block.get_submodule(part.module)), part.function_name, self._mixing_recorder(part.module))
-            for part in chain
+            for part in attentions_in(chain)
             if isinstance(part, LinearMixer) and part.function_name is not None
         ]
 

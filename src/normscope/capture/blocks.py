@@ -18,6 +18,7 @@ from normscope.capture.experts import experts_of
 from normscope.capture.gates import watched_in_gates, with_gates
 from normscope.capture.mixers import mixed
 from normscope.capture.scores import WantedScores, scores_of
+from normscope.capture.side_by_side import side_by_side
 from normscope.capture.values import projected_values, projections, value_source
 from normscope.capture.view import SequenceView
 from normscope.capture.weights import BlockWeights
@@ -48,6 +49,7 @@ from normscope.families.spec import (
     NO_FEED_FORWARD,
     NO_NORM,
     AbsentPart,
+    AttentionBesideMixer,
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
@@ -103,6 +105,7 @@ def watched_modules(part: Part) -> tuple[str, ...]:
             | ProbedCrossAttention()
             | FourierMixing()
             | LinearMixer()
+            | AttentionBesideMixer()
         ):
             return _watched_in_attention(part)
         case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
@@ -133,6 +136,8 @@ def watched_modules(part: Part) -> tuple[str, ...]:
 
 def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
     match part:
+        case AttentionBesideMixer():
+            return (*_watched_in_attention(part.attention), *_watched_in_attention(part.mixer))
         case HookedAttention():
             return (part.weights, part.value.module, part.output)
         case FourierMixing():
@@ -223,6 +228,7 @@ class TraceBuilder:
                 | ProbedCrossAttention()
                 | FourierMixing()
                 | LinearMixer()
+                | AttentionBesideMixer()
             ):
                 return self._attention(part, view)
             case BesideAttention():
@@ -248,6 +254,9 @@ class TraceBuilder:
             ):
                 output, bias = self._scaled(part, view.output(part.output)), getattr(part, "output_bias", None)
                 return output if bias is None else output + self.weights.parameter(bias)
+            case AttentionBesideMixer(attention, mixer, factors):
+                first, second = (view.output(each.output) for each in (attention, mixer))
+                return factors[0] * first + factors[1] * second
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 return view.output(part.module)
             case PlainPart():
@@ -289,6 +298,9 @@ class TraceBuilder:
     # ---- attention -----------------------------------------------------------------------------------------------------
 
     def _attention(self, part: AttentionPart, view: SequenceView) -> Attention:
+        if isinstance(part, AttentionBesideMixer):
+            both = self._attention(part.attention, view), self._mixer(part.mixer, view)
+            return side_by_side(*both, part.factors, self.shared)
         if isinstance(part, LinearMixer):
             return self._mixer(part, view)
         if isinstance(part, FourierMixing):
@@ -398,9 +410,9 @@ class TraceBuilder:
                 network = Plain(read.linear(part.first), read.activation(part.activation), second)
                 return (_for_all(network, view.output(part.first)),)
             case GatedPart():
-                gate, up = read.linear(part.gate), read.linear(part.up)
+                gate, up = _scaled(part.gate_factor, read.linear(part.gate)), read.linear(part.up)
                 network = Gated(gate, up, read.activation(part.activation), read.linear(part.down, part.layer_scale))
-                expert = _for_all(network, view.output(part.gate), view.output(part.up))
+                expert = _for_all(network, part.gate_factor * view.output(part.gate), view.output(part.up))
                 return (expert if part.inner_norm is None else self._normalised_inside(part.inner_norm, expert, view),)
             case FusedGatedPart():
                 gate, up = _halves(read.linear(part.gate_and_up))
@@ -460,6 +472,12 @@ def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tenso
             f"so that they are no factors of attention weights."
         )
     return weights * (gates if rows is None else gates[rows]).T[:, :, None]
+
+
+def _scaled(factor: float, linear: Linear) -> Linear:
+    if factor == 1:
+        return linear
+    return Linear(factor * linear.weight, None if linear.bias is None else factor * linear.bias)
 
 
 def _times(factor: float, expert: Expert) -> Expert:

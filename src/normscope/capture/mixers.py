@@ -106,7 +106,7 @@ def mixed(part: LinearMixer, read: BlockWeights, view: SequenceView, d_head: int
         return Mixed(weights, values, None)
     path = path_to_values(part, read, view)
     projection, bias = value_projection(part.value, read, part.heads, d_head)
-    source = ValueSource(path.states, tuple(path.steps), projection, bias, slopes=slopes, offset=offset)
+    source = ValueSource(path.states, tuple(path.steps), projection * path.factor, bias, slopes=slopes, offset=offset)
     return Mixed(weights, values, source)
 
 

@@ -17,7 +17,7 @@ from normscope.capture.loose import HalfBlock, LooseBlock
 from normscope.capture.values import watched_below
 from normscope.errors import ModelError, UnsupportedArchitectureError
 from normscope.families.refused import check_class
-from normscope.families.spec import AttentionPart, Family, Part, Seams, SequenceFirst, Stack
+from normscope.families.spec import Family, Part, Seams, SequenceFirst, Stack, attentions_in
 
 
 def bare_model(model: PreTrainedModel) -> nn.Module:
@@ -91,14 +91,13 @@ def watched_paths(chain: Sequence[Part], *, below_attention: bool) -> list[str]:
     """The submodules of a block whose inputs and outputs its trace needs."""
     paths = [path for part in chain for path in watched_modules(part)]
     if below_attention:
-        attentions = [part for part in chain if isinstance(part, AttentionPart)]
-        paths += [path for part in attentions for path in watched_below(part)]
+        paths += [path for part in attentions_in(chain) for path in watched_below(part)]
     return list(dict.fromkeys(paths))
 
 
 def sequence_first(chain: Sequence[Part]) -> frozenset[str]:
     """The submodules that have the tokens before the batch."""
-    values = [part.value for part in chain if isinstance(part, AttentionPart)]
+    values = [part.value for part in attentions_in(chain)]
     return frozenset(value.module for value in values if isinstance(value, SequenceFirst))
 
 

@@ -18,12 +18,14 @@ from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
     AttentionPart,
     CrossPart,
+    DispatchedAttention,
     FusedPerHead,
     FusedPerHeadWithBias,
     FusedRange,
     FusedShards,
     FusedTail,
     LatentPerHead,
+    LinearMixer,
     NormedHeads,
     NormPart,
     PairedHeads,
@@ -52,7 +54,8 @@ def value_share(value: Value, projected: Tensor, groups: int, d_head: int) -> Te
             return shards[..., 1, :].flatten(-2).unflatten(-1, (groups, d_head))
         case FusedRange():
             blocks = projected.unflatten(-1, (value.blocks, -1))[..., value.start : value.start + value.width]
-            return blocks.flatten(-2).unflatten(-1, (groups, d_head))
+            share = blocks.flatten(-2).unflatten(-1, (groups, d_head))
+            return share if value.factor == 1 else share * value.factor
         case FusedPerHead() | FusedPerHeadWithBias() | LatentPerHead():
             return projected.unflatten(-1, (groups, -1))[..., -d_head:]
 
@@ -88,6 +91,7 @@ def value_source(
     path = path_to_values(part, read, view)
     groups, _, d_head = values.shape
     projection, bias = value_projection(part.value, read, groups, d_head)
+    projection = projection * path.factor
     repeats = heads // groups
     projected = projected_values(part, read, view, groups, d_head)
     slopes = None
@@ -112,9 +116,15 @@ def path_to_values(part: AttentionPart, read: BlockWeights, view: SequenceView) 
     if isinstance(part.value, LatentPerHead):
         path.narrow(part.value.down, width=view.input(part.value.norm.module).shape[-1])
         path.normalise(part.value.norm)
+    path.factor = entering_factor(part)
     for module in projections(part.value):
         path.enter(module)
     return path
+
+
+def entering_factor(part: AttentionPart) -> float:
+    """What an attention or mixer multiplies the states by that it reads."""
+    return part.entering if isinstance(part, DispatchedAttention | LinearMixer) else 1.0
 
 
 def _repeated(tensor: Tensor, repeats: int) -> Tensor:
@@ -157,11 +167,13 @@ class PathToValues:
         self.states = view.source_states(start) if source else view.hidden
         self.reached = self.states
         self.steps: list[Normalise | Linear] = []
+        self.factor = 1.0
 
     def enter(self, module: str) -> None:
         """Check that the input of a module is the last output, in the dtype in which the module reads it."""
-        dtype = self.view.captured.inputs[module].dtype
-        if not torch.equal(self.view.input(module, source=self.source), self.reached.to(dtype).to(self.reached.dtype)):
+        reached = self.reached.to(self.view.captured.inputs[module].dtype)
+        reached = reached if self.factor == 1 else reached * self.factor
+        if not torch.equal(self.view.input(module, source=self.source), reached.to(self.reached.dtype)):
             raise UnsupportedArchitectureError(
                 f"{module} does not read what its family says: the path from the block's input to the values "
                 f"({[type(step).__name__ for step in self.steps] or 'no step'} so far) is a different one."

@@ -51,7 +51,7 @@ def joint(step: Attention) -> Attention:
         share = torch.where(full == 0, 0, integral / full)
         taken = replace(step, weights=step.weights * share.repeat(step.taps, 1, 1), gating=None)
     else:
-        taken = replace(step, gates=integral, gating=None)
+        taken = replace(step, gates=torch.cat([step.gates[: gating.ungated], integral]), gating=None)
     return replace(taken, beside=_brought(step) - _brought(taken))
 
 

@@ -176,11 +176,14 @@ class ContextNorm:
 
 @dataclass(frozen=True)
 class Gating:
-    """How gates are computed: `activation` applied to `entering`, for every head and query, by channel or as a
-    whole."""
+    """How gates are computed: `activation` applied to `entering`, for every head and query, by channel or as a whole.
+
+    The first `ungated` heads have no gates.
+    """
 
     activation: Activation
     entering: Float[Tensor, "head query channel"]
+    ungated: int = 0
 
 
 @dataclass(frozen=True)

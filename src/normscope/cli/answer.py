@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,8 +14,7 @@ from normscope.cli.checks import check_answer_request, check_model, read_bytes
 from normscope.cli.commands import add_command
 from normscope.cli.console import given_texts, load_analyzer, result_console, say, say_written, working
 from normscope.cli.expansion import Expansion, expanded
-from normscope.cli.texts import ALONE, TextOptions
-from normscope.errors import FileError, InputError
+from normscope.cli.texts import ALONE, TextOptions, messages_in
 from normscope.models.options import ModelOptions
 from normscope.options import Unit
 from normscope.request import AnswerOptions, AnswerRequest
@@ -102,7 +100,7 @@ def answer_command(
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
     documents = _documents(context or [], as_text=reading.as_text)
-    turns = None if messages is None else _messages(messages)
+    turns = None if messages is None else messages_in(messages)
     memory = read_bytes(request.get("max_memory"))
     check_model(model)
     analyzer = load_analyzer(model)
@@ -170,18 +168,6 @@ def _documents(arguments: list[str], *, as_text: bool) -> dict[str, str]:
         name = f"document {number}" if argument in (text, "-") else Path(argument).name
         documents[name if name not in documents else f"{name} ({number})"] = text
     return documents
-
-
-def _messages(path: Path) -> list[dict[str, str]]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise FileError(f"{str(path)!r} cannot be read: {error.strerror or error}.") from error
-    except ValueError as error:
-        raise FileError(f"{str(path)!r} is not JSON: {error}.") from error
-    if not isinstance(found, list):
-        raise InputError(f"{str(path)!r} has to hold a list of messages, each with a role and a content.")
-    return cast("list[dict[str, str]]", found)
 
 
 def _show_or_write(answer: Answer, unit: Unit, top: int, out: Path | None) -> None:

@@ -99,7 +99,9 @@ def read_text(analyzer: Analyzer, text: str, pair: str | None, *, as_text: bool 
     return text if pair is None else (text, pair)
 
 
-def analyse(analyzer: Analyzer, inputs: str | tuple[str, str], request: AnalysisOptions) -> Analysis:
+def analyse(
+    analyzer: Analyzer, inputs: str | tuple[str, str] | list[dict[str, str]], request: AnalysisOptions
+) -> Analysis:
     """The analysis of a text, with its progress on the terminal."""
     with analysing() as on_progress:
         return analyzer.analyze(inputs, **{**request, "on_progress": on_progress})

@@ -161,7 +161,7 @@ def estimate_command(
     _show(counted)
 
 
-def _several(given: str | tuple[str, str] | int | None, count: int) -> Any:
+def _several(given: str | tuple[str, str] | list[dict[str, str]] | int | None, count: int) -> Any:
     """The same input `count` times."""
     return None if given is None else [given] * count
 

@@ -27,9 +27,12 @@ from normscope.cli.console import (
     working,
 )
 from normscope.cli.expansion import Expansion, expanded
+from normscope.cli.explained_corpus import TEXTS, WORK, CorpusWork, explain_a_corpus, refuse_without_corpus
 from normscope.cli.texts import PAIRS, TextOptions, renamed_option
+from normscope.errors import InputError
 from normscope.methods import METHODS
 from normscope.models.options import ModelOptions
+from normscope.options import MOST_DIGITS
 from normscope.paths import PAGE, RESULTS, ending
 from normscope.request import ExplainOptions, ExplainRequest
 
@@ -42,7 +45,6 @@ if TYPE_CHECKING:
     from normscope.results.verification import Verification
 
 _ASKED = "What is explained"
-_MOST_DIGITS = 18
 _TOP = 15
 _HOW, _SHOWN = "How", "What is shown"
 
@@ -50,6 +52,7 @@ EXAMPLES = (
     'normscope explain "Anna and Peter met. Anna gave the book to" --target " Peter" --against " Anna" --model ./my-gpt',
     "normscope explain report.txt --model smollm2 --units sentence --top 5",
     'normscope explain "What a lovely surprise!" --model ./my-classifier --method leave-one-out --out page.html',
+    "normscope explain --corpus reviews.parquet --target-column label --model ./my-classifier --out explanations.parquet",
 )
 
 _TITLES: dict[Gives, str] = {
@@ -66,13 +69,15 @@ METHODS_EXAMPLES = (
 def register(app: typer.Typer) -> None:
     """Add the commands to the application."""
     request = Expansion(ExplainRequest, dict)
-    explain = expanded(explain_command, reading=PAIRS, request=request, model=options.MODEL)
+    explain = expanded(
+        explain_command, reading=PAIRS, request=request, work=WORK, corpus_texts=TEXTS, model=options.MODEL
+    )
     add_command(app, "explain", explain, *EXAMPLES)
     add_command(app, "methods", methods_command, *METHODS_EXAMPLES)
 
 
 def explain_command(
-    text: options.TextArgument,
+    text: options.TextOrCorpus = None,
     *,
     reading: TextOptions,
     request: dict[str, Any],
@@ -96,7 +101,7 @@ def explain_command(
     ] = None,
     words: options.Words = False,
     units: Annotated[
-        Literal["token", "word", "sentence"],
+        Literal["token", "word", "sentence", "turn"],
         typer.Option("--units", help="The units that share values are summed over.", rich_help_panel=_SHOWN),
     ] = "token",
     top: Annotated[
@@ -125,6 +130,8 @@ def explain_command(
         ),
     ] = None,
     out: options.Out = None,
+    work: CorpusWork,
+    corpus_texts: dict[str, Any],
     model: ModelOptions,
 ) -> None:
     """Show why the model predicts this: what each token contributes to a logit.
@@ -132,12 +139,29 @@ def explain_command(
     The logit is that of a word or label, and by default it is decomposed exactly, for given attention weights, deviations
     of norms and slopes of activations. With --out it is written as a picture (svg, png, pdf), as a page (html: the
     explorer, in which to follow what flows through the layers), a table (csv, parquet, json) or netCDF (nc).
+
+    With --corpus every text of a corpus is explained, into one table with a row for each token, word or sentence.
     """
-    texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
-    check_text(texts.text, texts.pair)
     method: str = request.get("method", ExplainRequest.method)
     check_method(method, option or [], heads=request.get("heads", False), edges=bool(request.get("edges")))
     check_question(request, state=state)
+    if work.corpus is not None:
+        others = {"TEXT": text, "pair": reading.pair, "flow": flow, "verify": verify, "top": top != _TOP}
+        asked = {**request, "at": _position(request.get("at"))} if "at" in request else request
+        unit = "word" if words and units == "token" else units
+        explain_a_corpus(
+            *(work, corpus_texts, asked, others, out, model),
+            units=unit,
+            state=state,
+            chat=reading.chat,
+            method=lambda: _method(method, option or []),
+        )
+        return
+    if text is None:
+        raise InputError("Give a text to explain, or a corpus (--corpus).")
+    refuse_without_corpus(work, corpus_texts)
+    texts, (decoder_text,) = reading.read(text, request.get("decoder_text"))
+    check_text(texts.text, texts.pair)
     check_explanation_file(out, flow)
     memory = read_bytes(request.get("max_memory"))
     check_model(model, decoder_text=decoder_text)
@@ -214,19 +238,14 @@ def _method(name: str, given: list[str]) -> Method:
 
 def _position(at: str | None) -> str | int | None:
     """A position where a number was given, else the token itself."""
-    return int(at) if at is not None and at.removeprefix("-").isdecimal() and len(at) <= _MOST_DIGITS else at
+    return int(at) if at is not None and at.removeprefix("-").isdecimal() and len(at) <= MOST_DIGITS else at
 
 
 def _label(analyzer: Analyzer, name: str | None) -> str | int | None:
-    """A number if it can only be one: no label has this name, or the model has no tokenizer."""
-    if name is None or not name.isdecimal() or len(name) > _MOST_DIGITS:
-        return name
-    from normscope.families.heads import labels_of
+    """A number if it can only be one."""
+    from normscope.explain.wanted import label_or_number
 
-    if analyzer.tokenizer is None:
-        return int(name)
-    names = labels_of(analyzer.model)
-    return name if names is None or name in names else int(name)
+    return None if name is None else label_or_number(analyzer, name)
 
 
 def _in_units(explanation: Explanation, unit: str) -> Explanation:
@@ -235,6 +254,8 @@ def _in_units(explanation: Explanation, unit: str) -> Explanation:
             return explanation.sentences()
         case "word":
             return explanation.words()
+        case "turn":
+            return explanation.turns()
         case _:
             return explanation
 

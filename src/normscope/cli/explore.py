@@ -134,7 +134,7 @@ def explore(
     analyses = [analyse(first, texts.inputs(first), request)]
     if compare is not None or compare_model is not None:
         second = first if compare_model is None else load_analyzer(other_model)
-        other = texts if compare is None else replace(texts, text=compare, pair=None)
+        other = texts if compare is None else texts.with_text(compare)
         analyses.append(analyse(second, other.inputs(second), request))
     for analysis in analyses:
         say_approximate(analysis)

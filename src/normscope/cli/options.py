@@ -33,14 +33,21 @@ NamePart = Annotated[
     str | None,
     typer.Argument(metavar="NAME", help="Only those whose names contain this.", show_default=False),
 ]
+_TEXT = (
+    "The text to analyse, a text file (.txt, .md, .rst), or - for standard input; for a vision model, the file of an "
+    "image."
+)
 TextArgument = Annotated[
     str,
     typer.Argument(
         metavar="TEXT",
-        help="The text to analyse, a text file (.txt, .md, .rst), or - for standard input; for a vision model, the file of "
-        "an image.",
+        help=_TEXT,
         show_default=False,
     ),
+]
+TextOrCorpus = Annotated[
+    str | None,
+    typer.Argument(metavar="[TEXT]", help=f"{_TEXT} Or leave it out, and name a --corpus.", show_default=False),
 ]
 AsText = Annotated[
     bool, typer.Option("--as-text", help="Take texts as they are, even '-' and what looks like the name of a file.")

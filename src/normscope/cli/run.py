@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
     add_command(app, "experiments", experiments_command, *EXPERIMENTS_EXAMPLES)
     command = expanded(
         run_command,
-        corpus_options=Expansion(Corpus, dict, _CORPUS),
+        corpus_options=Expansion(Corpus, dict, _CORPUS, without=("target_column",)),
         settings=Expansion(RunSettings, dict, _HOW),
         options_given=Expansion(ExperimentOptions, ExperimentOptions, _HOW),
         work=Expansion(Work, Work, _WORK),
@@ -192,7 +192,7 @@ def run_command(
     _ = work.new_engine()
     keywords: dict[str, Any] = {"corpus": corpus, "options": experiment_options, **settings, **corpus_options}
     quiet()
-    with _exit_when_interrupted():
+    with exit_when_interrupted():
         if list(sources) == [out]:
             _run_one(names, sources[out], out, work, keywords)
             return
@@ -217,7 +217,7 @@ def _run_one(names: list[str], model: ModelOptions, out: str, work: Work, keywor
 
 
 @contextmanager
-def _exit_when_interrupted() -> Generator[None]:
+def exit_when_interrupted() -> Generator[None]:
     """Exit with 130 when a run is interrupted, with a message on how to resume it."""
     from normscope.runs import RunInterrupted
 

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args
 
 from normscope.corpora.answers import read_answers
 from normscope.corpora.clark import read_clark
-from normscope.corpora.columns import read_jsonl, read_parquet, read_separated, records_of
+from normscope.corpora.columns import Columns, read_jsonl, read_parquet, read_separated, records_of
 from normscope.corpora.conll import read_conll
 from normscope.corpora.evidence import evidence_files, read_evidence
 from normscope.corpora.pairs import Base, read_pairs
-from normscope.corpora.record import CorpusError, Policy, Problems, Record
+from normscope.corpora.record import CorpusError, Label, Policy, Problems, Record
 from normscope.corpora.text import read_paragraphs, read_text_lines, read_texts, unreadable
 from normscope.corpora.text_pairs import read_text_pairs
 from normscope.errors import NormscopeError, listing, require_extra
@@ -32,9 +32,7 @@ if TYPE_CHECKING:
     from normscope.corpora.item import Item
 
 
-def read_dataset(
-    name: str, problems: Problems, field: str | None, pair_field: str | None, split: str, subset: str | None
-) -> Iterator[Record]:
+def read_dataset(name: str, problems: Problems, columns: Columns, split: str, subset: str | None) -> Iterator[Record]:
     require_extra("datasets", f"Reading the Hugging Face dataset {name!r}", "datasets")
     datasets = importlib.import_module("datasets")
     try:
@@ -45,7 +43,7 @@ def read_dataset(
             rows = datasets.load_dataset(name, subset, split=split)
     except Exception as error:  # whatever the package raises
         raise CorpusError(f"The dataset {name!r} (split {split!r}) could not be loaded: {error}") from error
-    return records_of(_numbered(rows, f"{name} [{split}]"), problems, field, pair_field)
+    return records_of(_numbered(rows, f"{name} [{split}]"), problems, columns)
 
 
 def _numbered(rows: Any, where: str) -> Iterator[tuple[str, object]]:
@@ -109,7 +107,10 @@ _OF_KNOWN_ROWS = {"evidence": read_evidence, "text-pairs": read_text_pairs, "ans
 _MAY_BE_IDS: tuple[Format, ...] = ("jsonl", "parquet", "dataset")
 """The formats whose rows may be token ids, which need no tokenizer."""
 
-_OF_TEXTS = ("unit", "max_tokens", "too_long", "bad_rows", "limit", "shuffle", "lowercase")
+_WITH_COLUMNS: tuple[Format, ...] = ("jsonl", "csv", "tsv", "parquet", "dataset")
+"""The formats whose rows have named columns."""
+
+_OF_TEXTS = ("unit", "max_tokens", "too_long", "bad_rows", "limit", "shuffle", "lowercase", "chat")
 """The options that a list of texts has too; the others are about files."""
 
 
@@ -124,8 +125,10 @@ class CorpusOptions(TypedDict, total=False):
     limit: int | None
     shuffle: bool
     lowercase: bool
+    chat: bool
     field: str | None
     pair_field: str | None
+    target_column: str | None
     word_column: int
     tag_column: int
     gold: str | None
@@ -143,7 +146,7 @@ class Corpus:
     """Where sequences come from and how they are cut.
 
     `path` is a file, or the name of a dataset; for `texts` in memory use `Corpus.of_texts`. `seed` is that of the sample
-    that `shuffle` draws; the sample stays in the order of the corpus.
+    that `shuffle` draws; the sample stays in the order of the corpus. `labels` say what is explained of each text in memory.
 
     Examples:
         >>> from normscope.corpora import Corpus, Problems, bundled
@@ -172,11 +175,24 @@ class Corpus:
     shuffle: Annotated[bool, Documentation("With a limit, take a random sample instead of the first sequences.")] = (
         False
     )
+    chat: Annotated[
+        bool,
+        Documentation(
+            "Lay every text out as the message of a user by the model's chat template. Rows whose text is a list of "
+            "messages are chats anyway."
+        ),
+    ] = False
     lowercase: Annotated[bool, Documentation("Lower-case the text first.")] = False
     field: Annotated[
         str | None, Documentation("Column with the text (JSONL, CSV, TSV, Parquet, datasets), or input_ids.")
     ] = None
     pair_field: Annotated[str | None, Documentation("Column with the second text of a pair.")] = None
+    target_column: Annotated[
+        str | None,
+        Documentation(
+            "Explanations: column with what is explained of each text: a word, a label, its number, or token ids."
+        ),
+    ] = None
     word_column: Annotated[int, Documentation("CoNLL: column of the word, from 0.")] = 0
     tag_column: Annotated[int, Documentation("CoNLL: column of the entity tag, from 0; -1 is the last.")] = -1
     gold: Annotated[str | None, Documentation("File with the gold alignments of sentence pairs.")] = None
@@ -196,6 +212,7 @@ class Corpus:
     ] = False
     seed: int = 0
     texts: tuple[str, ...] | None = None
+    labels: tuple[Label | None, ...] | None = None
 
     def __post_init__(self) -> None:
         for value, choices, what in (
@@ -209,6 +226,11 @@ class Corpus:
                 raise CorpusError(f"{what} is one of {listing(choices)}, not {value!r}.")
         if self.max_tokens < 3 or (self.limit is not None and self.limit < 1):
             raise CorpusError("max_tokens is at least 3, and limit at least 1.")
+        if self.target_column is not None and self.actual_format not in _WITH_COLUMNS:
+            raise CorpusError(
+                f"A corpus of the format {self.actual_format!r} has no columns, of which one (--target-column) could say "
+                f"what is explained. Formats that have: {listing(_WITH_COLUMNS)}."
+            )
         if self.texts is not None:
             self._check_texts(self.texts)
 
@@ -283,17 +305,17 @@ class Corpus:
     def records(self, problems: Problems) -> Iterator[Record]:
         """The rows, in order."""
         if self.texts is not None:
-            return read_texts(self.texts, problems)
-        path = Path(self.path)
+            return read_texts(self.texts, problems, self.labels)
+        path, columns = Path(self.path), Columns(self.field, self.pair_field, self.target_column)
         match self.actual_format:
             case "text":
                 return read_paragraphs(path, problems) if self.unit == "paragraph" else read_text_lines(path, problems)
             case "jsonl":
-                return read_jsonl(path, problems, self.field, self.pair_field)
+                return read_jsonl(path, problems, columns)
             case "csv" | "tsv" as kind:
-                return read_separated(path, problems, self.field, self.pair_field, "," if kind == "csv" else "\t")
+                return read_separated(path, problems, columns, "," if kind == "csv" else "\t")
             case "parquet":
-                return read_parquet(path, problems, self.field, self.pair_field)
+                return read_parquet(path, problems, columns)
             case "conll":
                 return read_conll(path, problems, self.word_column, self.tag_column)
             case "clark":
@@ -303,7 +325,7 @@ class Corpus:
             case "evidence" | "text-pairs" | "answers" as kind:
                 return _OF_KNOWN_ROWS[kind](path, problems)
             case "dataset" | "auto":
-                return read_dataset(self.path, problems, self.field, self.pair_field, self.split, self.subset)
+                return read_dataset(self.path, problems, columns, self.split, self.subset)
 
     def items(
         self, tokenizer: PreTrainedTokenizerBase | None, problems: Problems, special_ids: Collection[int] = ()
@@ -322,6 +344,7 @@ class Corpus:
             lowercase=self.lowercase,
             special_ids=special_ids,
             languages=(self.source_language, self.target_language),
+            chat=self.chat,
         )
         if self.actual_format not in _MAY_BE_IDS:
             encoder.check_tokenizer()
@@ -351,7 +374,7 @@ class Corpus:
     def settings(self) -> dict[str, object]:
         """The options as plain values, with the number of texts instead of the texts."""
         count = None if self.texts is None else len(self.texts)
-        return {**asdict(replace(self, texts=None)), "format": self.actual_format, "texts": count}
+        return {**asdict(replace(self, texts=None, labels=None)), "format": self.actual_format, "texts": count}
 
 
 def _sample(items: Iterable[Item], count: int, seed: int) -> Iterator[Item]:

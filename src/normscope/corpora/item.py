@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from normscope.corpora.record import AskedSentences, EvidenceTokens, Gold, TextPair
+from normscope.corpora.record import AskedSentences, EvidenceTokens, Gold, Label, TextPair
 from normscope.inputs import TokenSequence
 
 MASKED_SHARE = 0.12
@@ -20,7 +20,7 @@ class Item:
     `entities` has for every token the number of its entity, -1 outside. With `target`, the sequence is to be translated:
     `source_words` and `target_words` have the index of every token's word (-1: none), and `gold` aligns the words. With
     `compared`, two texts are compared, and the sequence is the first. With `asked`, a question is asked about sentences, and
-    the sequence is all of their text.
+    the sequence is all of their text. `label` is what is to be explained of it.
     """
 
     number: int
@@ -34,6 +34,7 @@ class Item:
     evidence: EvidenceTokens | None = None
     compared: TextPair | None = None
     asked: AskedSentences | None = None
+    label: Label | None = None
 
     @property
     def length(self) -> int:

@@ -11,6 +11,12 @@ from normscope.errors import InputError
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
+Message = dict[str, str]
+"""One turn of a chat: its `role` and its `content`."""
+
+Label = str | int | tuple[int, ...]
+"""What is explained of a text: a word or a label, the number of either, or the token ids of a continuation."""
+
 Link = tuple[int, int]
 """A source word and a target word, both from 0."""
 
@@ -100,7 +106,7 @@ class AskedSentences:
 class Record:
     """One sequence. `text` may be a pair; or there are `words` (with the number of the entity of each, -1 outside, or with
     the words of the other language and gold links), or `tokens` that a tokenizer has already made, or `ids`: a row of token
-    ids and its other columns."""
+    ids and its other columns; or the `messages` of a chat. `label` is what is to be explained of it."""
 
     where: str
     text: str | tuple[str, str] | None = None
@@ -113,10 +119,16 @@ class Record:
     evidence: Evidence | None = None
     compared: TextPair | None = None
     asked: AskedSentences | None = None
+    label: Label | None = None
+    messages: tuple[Message, ...] | None = None
 
     def texts(self) -> Iterator[str]:
         """All texts that will be tokenized."""
         yield from (self.text,) if isinstance(self.text, str) else self.text or ()
+        if isinstance(self.label, str):
+            yield self.label
+        for message in self.messages or ():
+            yield message["content"]
         for words in (self.words, self.tokens, self.target):
             yield from words or ()
         if self.evidence is not None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from normscope.corpora.record import CorpusError, Problems, Record
+from normscope.corpora.record import CorpusError, Label, Problems, Record
 
 _SPACES = re.compile(r"[ \t\r\f\v]+")
 _NOT_UTF8 = "not UTF-8"
@@ -134,11 +134,13 @@ class _Paragraph:
             yield Record(f"{path}:{self.start}", text=" ".join(self.lines))
 
 
-def read_texts(texts: Sequence[str], problems: Problems) -> Iterator[Record]:
-    """Texts in memory, as they are."""
+def read_texts(
+    texts: Sequence[str], problems: Problems, labels: Sequence[Label | None] | None = None
+) -> Iterator[Record]:
+    """Texts in memory, as they are, with what is to be explained of each."""
     for number, text in enumerate(texts, 1):
         if text.strip():
-            yield Record(f"text {number}", text=text)
+            yield Record(f"text {number}", text=text, label=None if labels is None else labels[number - 1])
         else:
             problems.left_out("empty text")
 

@@ -18,7 +18,7 @@ from normscope.corpora.record import AskedSentences, CorpusError, Evidence, Prob
 from normscope.corpora.token_ids import TokenIds
 from normscope.corpora.tokenize_pairs import PairTokenizer, with_languages, words_of_tokens
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, Reading, TokenSequence, read_inputs
+from normscope.inputs import NO_WORD, Reading, TokenSequence, chat_sequence, read_inputs
 from normscope.options import TooLong
 
 _Read = TypeVar("_Read", Item, TokenSequence)
@@ -34,7 +34,8 @@ class Encoder:
     """Tokenizes records one after another. Sequences over `max_tokens` are truncated, skipped, or an error.
 
     Without a tokenizer, records must be token ids; `special_ids` are those of the model's special tokens. `languages` are
-    those of the source and the target of sentence pairs, for a tokenizer that marks them.
+    those of the source and the target of sentence pairs, for a tokenizer that marks them. With `chat`, a text is the message
+    of a user.
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class Encoder:
         lowercase: bool = False,
         special_ids: Collection[int] = (),
         languages: tuple[str | None, str | None] = (None, None),
+        chat: bool = False,
     ) -> None:
         self._tokenizer, self.problems = tokenizer, problems
         self.max_tokens, self.too_long, self.lowercase = max_tokens, too_long, lowercase
-        self.special_ids, self.languages = special_ids, languages
+        self.special_ids, self.languages, self.chat = special_ids, languages, chat
 
     @property
     def tokenizer(self) -> PreTrainedTokenizerBase:
@@ -72,7 +74,7 @@ class Encoder:
             item = self._usable(record, partial(self._item, record, number))
             if item is not None:
                 number += 1
-                yield item
+                yield item if record.label is None else replace(item, label=record.label)
 
     def _usable(self, record: Record, read: Callable[[], _Read | None]) -> _Read | None:
         """What `read` returns; `None` for a record that the tokenizer cannot read, which is recorded as a bad row."""
@@ -99,6 +101,8 @@ class Encoder:
             return self._pair(record, number)
         if record.words is not None:
             return self._words(record, number)
+        if record.messages is not None or (self.chat and isinstance(record.text, str)):
+            return self._chat(record, number)
         sequence = self._tokens(record) if record.tokens is not None else self._text(record)
         return None if sequence is None else Item(number, record.where, sequence)
 
@@ -131,6 +135,19 @@ class Encoder:
             )
         self.problems.left_out(f"{TOO_LONG}, cut" if self.too_long == "truncate" else f"{TOO_LONG}, left out")
         return self.too_long == "truncate"
+
+    # ---- chats -----------------------------------------------------------------------------------------------------------
+
+    def _chat(self, record: Record, number: int) -> Item | None:
+        """The messages of a row, or its text as that of a user. A chat that is cut has no end: what is too long is left
+        out."""
+        messages = record.messages or ({"role": "user", "content": str(record.text)},)
+        cased = [{**message, "content": self._cased(message["content"])} for message in messages]
+        sequence = chat_sequence(cased, self.tokenizer, None)
+        if len(sequence) > self.max_tokens and self.too_long == "truncate":
+            self.problems.left_out(f"{TOO_LONG}, left out")
+            return None
+        return Item(number, record.where, sequence) if self._fits(record, len(sequence)) else None
 
     # ---- ready-made tokens -----------------------------------------------------------------------------------------------
 

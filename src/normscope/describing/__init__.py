@@ -148,8 +148,8 @@ def _proved(model: PreTrainedModel, seen: Observation, proposals: list[Proposal]
     """The first of the proposed families that passes the battery."""
     for number, proposal in enumerate(proposals, start=1):
         if proposal.missing:
-            place = f"In block {number} of {seen.blocks!r}"
-            raise _refused(model, f"{place} was found {proposal.found}; missing is {proposal.missing}")
+            where = f"In block {number} of {seen.blocks!r}"
+            raise _refused(model, f"{where} was found {proposal.found}; missing is {proposal.missing}")
     failures: list[str] = []
     causal = all(proposal.causal for proposal in proposals)
     for topologies in islice(product(*(proposal.topologies for proposal in proposals)), _ATTEMPTS):

@@ -227,9 +227,9 @@ def _block_run(block: Call, recorder: _Recorder, probed: _Recorder) -> BlockRun:
             relative = Call(names[call.module], call.module, call.start, call.arguments, call.output, call.end)
             inside.append(relative)
     attentions: dict[str, tuple[Tensor, Tensor, Tensor]] = {}
-    for place, (module, time, weights, values) in enumerate(recorder.attentions):
+    for index, (module, time, weights, values) in enumerate(recorder.attentions):
         if block.start < time < block.end and module in names:
-            attentions[names[module]] = (weights, probed.attentions[place][2], values)
+            attentions[names[module]] = (weights, probed.attentions[index][2], values)
     return BlockRun(block.module, block, inside, attentions)
 
 

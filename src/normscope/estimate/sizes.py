@@ -14,6 +14,7 @@ from normscope.chain.trace import Attention, FeedForward, Gated, LayerTrace, Own
 from normscope.errors import ModelError
 from normscope.families.spec import (
     NO_FEED_FORWARD,
+    AttentionBesideMixer,
     AttentionPart,
     BesideAttention,
     ClampedExpertsPart,
@@ -110,6 +111,10 @@ def _mixing(block: nn.Module, chain: tuple[Part, ...], model: PreTrainedModel) -
         raise UnknownSizeError(
             f"{type(model).__name__} mixes tokens by a Fourier transform, whose work is not counted."
         )
+    if isinstance(attention, AttentionBesideMixer):
+        both = [_mixing(block, (each,), model) for each in (attention.attention, attention.mixer)]
+        heads = sum(each[1] for each in both)
+        return both[0][0], heads, heads * max(values // count for _, count, values in both)
     d, values = _shape(block.get_submodule(attention.output))
     return d, _heads(attention, model), values
 

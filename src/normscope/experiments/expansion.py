@@ -26,6 +26,7 @@ from normscope.experiments.base import Experiment, ModelFacts, Needs, Observatio
 from normscope.experiments.partial import Moments, Partial
 from normscope.experiments.tables import Row
 from normscope.families.spec import (
+    AttentionBesideMixer,
     AttentionPart,
     DispatchedAttention,
     HookedAttention,
@@ -183,6 +184,8 @@ class _Transformation:
 
 def _attention(topology: Topology) -> AttentionPart:
     for part in topology.chain():
+        if isinstance(part, AttentionBesideMixer):
+            return part.mixer
         if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer):
             return part
     raise UnsupportedArchitectureError("A layer has no attention: expansion-rate is for models with attention alone.")

@@ -1,6 +1,6 @@
 """One pass: every sequence analysed once for all experiments that look at the same form of it, masked or as it is.
 
-`observe` is what an engine calls for a handful of sequences: partial results come out, and nothing else happens.
+`observe` is what an engine calls for a handful of sequences: it returns partial results and has no other effect.
 """
 
 from __future__ import annotations
@@ -123,8 +123,7 @@ def observe(analyzer: Analyzer, plan: Plan, items: Sequence[Item]) -> dict[str, 
                     partial = experiment.observe(observation, plan.model)
                     partials[experiment.name] = partials[experiment.name].merge(partial)
     for trial in [experiment for experiment in plan.experiments if isinstance(experiment, Trial)]:
-        for item in items:
-            partials[trial.name] = partials[trial.name].merge(trial.examine(analyzer, item, plan.settings.seed))
+        partials[trial.name] = trial.examine_all(analyzer, items, plan.settings.seed)
     return partials
 
 

@@ -5,9 +5,9 @@ model is run with
 
     attention output of query i  -  sum over heads h of a[h, i, j] (values[h, j] - constant[h]) W_O[h]
 
-at that layer: everything after it, attention weights and norms and slopes included, becomes what it then is. The
-explanation predicts the change with all of these fixed. The two would be equal if the model were linear from there on; how
-far they agree is a measure of what fixing leaves out.
+at that layer: everything after it, including attention weights, norms and slopes, is recomputed. The explanation predicts
+the change with all of these fixed. The two would be equal if the model were linear from there on; their agreement measures
+what fixing leaves out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from normscope.errors import CompletenessError, UnsupportedArchitectureError
 from normscope.explain.model_values import Values
 from normscope.explain.recording import Recording
 from normscope.explain.task import Asked
-from normscope.families.spec import AttentionPart, Part
+from normscope.families.spec import AttentionBesideMixer, AttentionPart, Part
 from normscope.pullback import PulledLayer, pull_back_layer
 from normscope.pullback.block import constant_values
 
@@ -162,11 +162,18 @@ class EdgeCuts:
             for block in dict.fromkeys(blocks):
                 handles.append(block.register_forward_pre_hook(counter.enter))
                 for part in _attention_parts(chains[blocks.index(block) % len(chains)]):
-                    path = getattr(part, "layer_scale", None)
-                    scale = None if path is None else _tensor_at(block, path)
+                    scale = _factor_of(part, block)
                     hook = partial(_subtract, counter, cuts, part.output, scale)
                     handles.append(block.get_submodule(part.output).register_forward_hook(hook))
             yield counter.changed
+
+
+def _factor_of(part: AttentionPart, block: nn.Module) -> Tensor | None:
+    """The factor that the block applies to the output of the output projection."""
+    if isinstance(part, AttentionBesideMixer):
+        return torch.tensor(part.factors[0])
+    path = getattr(part, "layer_scale", None)
+    return None if path is None else _tensor_at(block, path)
 
 
 def _attention_parts(chain: Sequence[Part]) -> list[AttentionPart]:
@@ -203,7 +210,7 @@ def _subtract(
 
 
 def _edges_of(trace: LayerTrace, step: Attention, edges: Sequence[Edge]) -> Float[Tensor, "query d"]:
-    """What some edges of a layer put into the output of one of its attentions."""
+    """The contributions of some edges of a layer to the output of one of its attentions."""
     keys, source = step.keys(trace), step.linear_source
     constant = constant_values(source)
     values = step.values if constant is None else step.values - constant
@@ -221,7 +228,7 @@ def _along(pulled: PulledLayer, edge: Edge) -> Float[Tensor, " target"]:
 
 
 def _weights_cut(trace: LayerTrace, edges: Sequence[Edge]) -> LayerTrace:
-    """The trace of a layer whose attentions do not look along some edges."""
+    """The trace of a layer without some edges in its attentions."""
 
     def cut(step: Attention) -> Attention:
         keys, weights = step.keys(trace), step.weights.clone()

@@ -7,11 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal, cast
-
-import numpy as np
-import torch
-from torch import Tensor
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.question import (
@@ -28,9 +23,9 @@ from normscope.explain.question import (
 from normscope.families.heads import head_of
 from normscope.families.heads.spec import Head
 from normscope.inputs import (
+    NOWHERE,
     TokenSequence,
     decoder_side,
-    encodable,
     most_probable,
     own_shift,
     read_ids,
@@ -40,11 +35,11 @@ from normscope.inputs import (
 )
 from normscope.models.config import no_decoder
 from normscope.models.model import Model
-from normscope.options import is_whole, objective_of, position_of, whole_number, whole_numbers
+from normscope.options import position_of
 from normscope.results.find import find_token
 
 _LONGEST_CONTINUED = 4096
-"""How long a text may become where the model itself says nothing."""
+"""The longest text for models that do not specify one."""
 
 
 def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
@@ -129,7 +124,7 @@ def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[T
 
 
 def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
-    """What a causal model says next, the most probable token at each step, up to the end of the text."""
+    """The continuation by a causal model, the most probable token at each step, up to the end of the text."""
     count = wanted.continue_for
     if head.task != "causal-lm":
         raise InputError(f"continue_for is for models that continue a text: {model.name} does {head.task}.")
@@ -188,7 +183,9 @@ def _extended(model: Model, sequence: TokenSequence, last: int, ids: list[int]) 
         kept = sequence.word_ids[: last + 1]
         word_ids = [*kept, *(1 + max(kept) + number for number in range(len(ids)))]
     special = [*sequence.special[: last + 1], *longer.special[last + 1 :]]
-    return replace(longer, words=words, word_ids=word_ids, special=special)
+    offsets = None if sequence.offsets is None else [*sequence.offsets[: last + 1], *[NOWHERE] * len(ids)]
+    turns = None if sequence.turns is None else [*sequence.turns[: last + 1], *["answer"] * len(ids)]
+    return replace(longer, words=words, word_ids=word_ids, special=special, offsets=offsets, turns=turns)
 
 
 def _grown(name: str, values: list[int], ids: list[int]) -> list[int]:
@@ -296,77 +293,3 @@ def _position(at: int | str | None, read: TokenSequence, default: int = -1) -> i
     if isinstance(at, str):
         return find_token(at, read.tokens, words=read.words)
     return position_of(default if at is None else at, len(read))
-
-
-# ---- What a user says in a question, in the types that the rest works with: texts, whole numbers, lists of ids, a
-# vector.
-#
-# Numbers may be Python's, numpy's or torch's. What is none of what is meant is refused here, before a model is asked.
-
-
-def checked(
-    target: object,
-    against: object,
-    at: object,
-    continue_for: object,
-    direction: object,
-    decoder_text: object,
-    objective: str | None = None,
-) -> Wanted:
-    """The question that a user asks."""
-    return Wanted(
-        None if target is None else _said(target, "target"),
-        None if against is None else _label(against),
-        at if at is None or isinstance(at, str) else whole_number(at, "A position (at)"),
-        None if continue_for is None else whole_number(continue_for, "The number of tokens (continue_for)"),
-        None if direction is None else _direction(direction),
-        None if decoder_text is None else _decoder_text(decoder_text),
-        None if objective is None else objective_of(objective),
-    )
-
-
-def _said(value: object, what: str) -> LabelName | list[int]:
-    """A word or label, its number, or a list of token ids."""
-    if isinstance(value, str):
-        return encodable(value)
-    if is_whole(value):
-        return whole_number(value, what)
-    if isinstance(value, Sequence) and any(isinstance(item, str) for item in cast("Sequence[object]", value)):
-        raise InputError(
-            f"One {what} is explained at a time, not the list {value!r:.60}. Call explain for each; the tokens of one "
-            f"continuation are given as a text, or as a list of their ids."
-        )
-    try:
-        return whole_numbers(value, f"A token id of the {what}")
-    except SelectionError as error:
-        raise InputError(
-            f"The {what} is a text, the name or number of a label, or a list of token ids, not {value!r:.60}."
-        ) from error
-
-
-def _label(value: object) -> LabelName:
-    label = _said(value, "contrast (against)")
-    if not isinstance(label, str | int):
-        raise InputError(f"A contrast (against) is one word or label, or its number, not {value!r:.60}.")
-    return label
-
-
-def _decoder_text(value: object) -> str | list[int]:
-    text = _said(value, "text of the decoder (decoder_text)")
-    return [text] if isinstance(text, int) else text
-
-
-def _direction(value: object) -> Tensor | Literal["state"]:
-    if isinstance(value, str):
-        if value != "state":
-            raise InputError(f"A direction is a vector, or 'state' for the state itself, not {value!r:.60}.")
-        return "state"
-    try:
-        vector = value if isinstance(value, Tensor) else torch.from_numpy(np.array(value, dtype=np.float64))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"A direction is a vector of numbers, or 'state', not {value!r:.60}.") from error
-    if vector.ndim != 1 or vector.is_complex():
-        raise InputError(f"A direction is one vector [d] of numbers, not of shape {tuple(vector.shape)}.")
-    if not bool(vector.isfinite().all()) or not bool(vector.any()):
-        raise InputError("A direction is a vector of finite numbers, not all of them zero.")
-    return vector.to(torch.promote_types(vector.dtype, torch.float32))

@@ -32,7 +32,7 @@ LabelName = str | int
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks: a label (default: what the model predicts), another to set against it, and where.
+    """A user's question: a label (default: what the model predicts), another to contrast it with, and where.
 
     Instead of a label, the model's own continuation for some tokens, or a direction of the last state.
     """
@@ -65,7 +65,7 @@ class Question(ABC):
     """What is requested of one pass: which values, and what has to be captured of the model for them."""
 
     asks_head: ClassVar[bool]
-    """Whether the model's own head is asked."""
+    """Whether the question is about the model's own head."""
 
     @property
     def objective(self) -> str:
@@ -111,6 +111,15 @@ class LogitQuestion(Question):
 
     def answers(self, logits: Float[Tensor, "row label"]) -> list[Answer]:
         return [_answer(self.model, row, wanted, logits) for row, wanted in self.rows]
+
+    def check_labels(self) -> None:
+        """Raise for a label that the model does not have, before it is run."""
+        names = labels_of(self.model.module)
+        count = self.model.config.get_text_config().vocab_size if names is None else len(names)
+        for _, wanted in self.rows:
+            for label in (wanted.target, wanted.against):
+                if label is not None:
+                    _label(self.model, label, count)
 
 
 @dataclass(frozen=True)

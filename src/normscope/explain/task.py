@@ -1,10 +1,11 @@
-"""What a method is asked, and what any method answers: values, tokens' shares, and what the model predicts."""
+"""The task of a method, and its result: values, tokens' shares, and what the model predicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -51,13 +52,15 @@ class Attributed:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`.
+    """The labels of highest probability at the row of each value: their names and probabilities, `[target][rank]`; and the
+    probability of the label that is explained itself (of a contrast, the first).
 
     `each_by_itself`: several may be true at once. `note` is what a user should know of the words in question.
     """
 
     names: list[list[str]]
     probabilities: Float[Tensor, "target rank"]
+    of_targets: Float[Tensor, " target"]
     each_by_itself: bool
     note: str
 
@@ -71,7 +74,10 @@ def predictions_of(
     rows = probabilities(model.module, logits[[answer.target.row for answer in answers]].detach().float())
     top = rows.topk(min(_MOST_PREDICTIONS, rows.shape[-1]))
     names = [[label_name(model, label) for label in labels] for labels in top.indices.tolist()]
-    return Predictions(names, top.values, each_by_itself(model.module), note_on_spaces(question, answers[0], rows[0]))
+    labels = torch.tensor([next(iter(answer.target.weights)) for answer in answers], device=rows.device)
+    own = rows.gather(1, labels[:, None])[:, 0]
+    note = note_on_spaces(question, answers[0], rows[0])
+    return Predictions(names, top.values, own, each_by_itself(model.module), note)
 
 
 # ---- Where a value is read off the last layer: which tokens' states the head looks at, and along which direction.
@@ -96,7 +102,7 @@ _FAR_MORE = 10
 
 
 def note_on_spaces(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " label"]) -> str:
-    """A sentence where a word was asked about whose twin with a space is far more probable; else nothing."""
+    """A note if a word was requested whose variant with a space is far more probable; else empty."""
     return " ".join(_notes(question, answer, chances))
 
 

@@ -26,13 +26,13 @@ import numpy as np
 
 from normscope.errors import NormscopeError
 from normscope.explorer import packing as pieces
-from normscope.inputs.units import CharacterSpan, units_of
+from normscope.inputs.units import NO_SPAN, CharacterSpan, span_of_tokens, units_of
 from normscope.options import Unit
 from normscope.results import answer_schema as names
 from normscope.results.answer import Answer
 from normscope.results.answer_text import AnswerText
 from normscope.results.reasoning import handed_on
-from normscope.results.spans import NO_SPAN, Spans, span_of_tokens
+from normscope.results.spans import Spans
 
 MOST_OUTPUTS = 64
 MOST_CELLS = 131_072

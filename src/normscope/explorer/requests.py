@@ -20,10 +20,13 @@ from normscope.errors import HeadError, InputError, NormscopeError
 from normscope.explorer.payload import MOST_ANALYSES
 from normscope.families.heads import head_of, is_bare
 from normscope.families.heads.spec import Task
+from normscope.inputs import is_image
+from normscope.inputs.chat import Chat
 from normscope.inputs.text import encodable
 from normscope.methods import available_methods
+from normscope.models.towers import has_two_towers
 from normscope.results.schema import NORMS
-from normscope.similarity.encoders import embedding_spec
+from normscope.similarity.encoders import Encoders
 
 _MOST_PIXELS = 25_000_000
 _MOST_LABELS = 2**31
@@ -39,7 +42,7 @@ class Order:
     """One analysis of a request: what the model reads, what its decoder reads (if it has one), and the method."""
 
     analyzer: Analyzer
-    inputs: str | tuple[str, str] | Image.Image
+    inputs: str | tuple[str, str] | Image.Image | Chat
     decoder_text: str | None = None
     method: str = NORMS
 
@@ -65,11 +68,11 @@ class Proof:
 
 @dataclass(frozen=True)
 class Pairing:
-    """A text to compare with another, or with several passages, which are ranked."""
+    """A text or image to compare with another, or with several passages, which are ranked."""
 
     analyzer: Analyzer
-    first: str
-    seconds: list[str]
+    first: str | Image.Image
+    seconds: list[str | Image.Image]
 
 
 @dataclass(frozen=True)
@@ -104,25 +107,20 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
     }
 
 
-def _embeds(analyzer: Analyzer) -> bool:
-    """Whether it is known how a model makes embeddings of texts, so that they can be compared."""
+def _embeds(analyzer: Analyzer) -> list[str]:
+    """The inputs for which it is known how a model computes embeddings, so they can be compared: `text`, `image` or
+    both."""
     try:
-        _check_embeds(analyzer)
+        encoders = Encoders.of(analyzer, None)
     except NormscopeError:
-        return False
-    return True
+        return []
+    readers = {"text": analyzer.tokenizer, "image": analyzer.processor}
+    return [kind for kind, reader in readers.items() if getattr(encoders, kind) and reader is not None]
 
 
 def _answers(analyzer: Analyzer) -> bool:
-    """Whether a model puts out a text of which it can be said where it came from."""
+    """Whether a model outputs a text, so that answers can be explained."""
     return task_of(analyzer) in ("causal-lm", "seq2seq-lm") and bool(getattr(analyzer.tokenizer, "is_fast", False))
-
-
-def _check_embeds(analyzer: Analyzer) -> None:
-    """Raise for a model that makes no embeddings of texts. What reads images would take a text for the path of one."""
-    if analyzer.family.reads != "text":
-        raise InputError(f"{analyzer.name} reads images, and texts are compared here.")
-    embedding_spec(analyzer, None)
 
 
 def check_servable(name: str, analyzer: Analyzer) -> None:
@@ -180,16 +178,30 @@ class Reader:
         return Proof(entry["job"], *numbers)
 
     def pairing(self, content: Mapping[str, object]) -> Pairing:
-        """The texts that a request wants compared. Every line of the second one that is not empty is a passage."""
+        """What a request wants compared. Every line of a second text that is not empty is a passage."""
         requested = content.get("similarity")
         entry = cast("dict[str, Any]", requested) if isinstance(requested, dict) else {}
         analyzer = self._analyzer(entry)
-        _check_embeds(analyzer)
-        first, second = self._text(entry.get("first")), self._text(entry.get("second"))
+        Encoders.of(analyzer, None)  # raises where it is not known how embeddings are made
+        first, second = self._compared(analyzer, entry, "first"), self._compared(analyzer, entry, "second")
+        if isinstance(second, Image.Image):
+            return Pairing(analyzer, first, [second])
         passages = [line.strip() for line in second.splitlines() if line.strip()]
         if len(passages) > MOST_PASSAGES:
             raise InputError(f"There are {len(passages)} lines to compare with, and this server takes {MOST_PASSAGES}.")
-        return Pairing(analyzer, first, passages)
+        return Pairing(analyzer, first, [*passages])
+
+    def _compared(self, analyzer: Analyzer, entry: Mapping[str, Any], side: str) -> str | Image.Image:
+        """The text or image of one side, which the model has to embed. A text never names a file."""
+        embeds, data = _embeds(analyzer), entry.get(f"{side}_image")
+        if "image" in embeds and (data or "text" not in embeds):
+            return _image(data)
+        if data:
+            raise InputError("This model compares texts, and an image was sent.")
+        text = self._text(entry.get(side))
+        if "image" in embeds and is_image(text):
+            raise InputError(f"{text!r} looks like the name of an image, and files are not read here: send the image.")
+        return text
 
     def asking(self, content: Mapping[str, object]) -> Asking:
         """The question that a request wants answered. Lines of hyphens are between documents."""
@@ -218,6 +230,8 @@ class Reader:
         analyzer, method = self._analyzer(entry), entry.get("method", NORMS)
         if method not in [known.name for known in available_methods("layer maps")]:
             raise InputError("This server does not know that method: `normscope methods` lists them.")
+        if has_two_towers(analyzer.module):
+            analyzer = analyzer.of_stack("image")
         if analyzer.family.reads != "text":
             return Order(analyzer, _image(entry.get("image")), method=method)
         text = self._text(entry.get("text"))

@@ -158,18 +158,18 @@ def compare(
     tell: Callable[[int, int], None],
     cancelled: Callable[[], bool],
 ) -> Result:
-    """Compare a text with others. Several are ranked, the most similar first, as a query's passages.
+    """Compare a text or image with others. Several are ranked, the most similar first, as a query's passages.
 
     Raises:
         InputError: a text is too long.
         Cancelled: nobody wants the result any more.
     """
     analyzer, seconds = pairing.analyzer, pairing.seconds
-    for text in (pairing.first, *seconds):
-        _check_length(Order(analyzer, text), most_tokens)
+    for given in (pairing.first, *seconds):
+        _check_length(Order(analyzer, given), most_tokens)
     with Steps([1 + len(seconds)], tell, cancelled).next() as told:
         retrieval = len(seconds) > 1
-        found = analyzer.similarity(pairing.first, seconds, retrieval=retrieval, on_progress=told)
+        found = analyzer.similarity(pairing.first, cast("list[Any]", seconds), retrieval=retrieval, on_progress=told)
     ranked = sorted(found, key=lambda similarity: -similarity.value)
     return Result([], payload_json(*ranked).encode("ascii"))
 

@@ -24,13 +24,23 @@ CLASSES: Mapping[str, str] = dict.fromkeys(
 )
 """Classes whose type is described, but not as a whole."""
 
-_SHARED = "attention blocks are shared between places, and read the embeddings next to the state of their layer"
+_SHARED = (
+    "in some layers the mixer reads what a shared block of attention and network makes of the state and the embeddings, "
+    "which the residual stream never holds: a chain has no component for two mixers one after the other"
+)
 _RECURRENT = "its layers mix tokens by a recurrence or a convolution of a kind that is not described yet"
-_SIDE_BY_SIDE = "an attention and a state space work side by side in every block, on the same tokens"
 _GATED = (
     "what its attention outputs is multiplied by a gate in every channel, or normalised, which no component describes"
 )
 _STREAMS = "its residual stream is more than a sum (several streams, embeddings in every layer, states of other layers)"
+_ALTUP = (
+    "it has four residual streams, of which a layer updates one and predicts the others (AltUp), embeddings in every layer, "
+    "and layers without keys and values of their own: a chain has one stream"
+)
+_HYPER = "its residual streams are mixed by matrices made of the states (hyper-connections): a chain has one stream"
+_FUSED_ATTENTION = (
+    "its attention is one call of a function of PyTorch with all weights: no module outputs values, or reads heads"
+)
 _SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
 _NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
@@ -70,12 +80,11 @@ _TYPES: dict[str, str] = {
     _SKIPPED: "mllama",
     _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
     _SHARED: "zamba zamba2",
-    _SIDE_BY_SIDE: ("falcon_h1"),
     _GATED: ("beam hrm_text muse_glimmer_text neomme"),
-    _STREAMS: (
-        "deepseek_v4 gemma3n gemma3n_text gemma4_assistant "
-        "gemma4_unified_assistant hy_v4 mobilebert qwen4_exp qwen4_exp_text"
-    ),
+    _STREAMS: "gemma4_assistant gemma4_unified_assistant mobilebert",
+    _ALTUP: "gemma3n gemma3n_text",
+    _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
+    _FUSED_ATTENTION: "wavlm",
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
@@ -91,7 +100,7 @@ _TYPES: dict[str, str] = {
         "nemotron3_5_transcribe_word_timestamp nemotron3_diarization nemotron_asr_streaming parakeet_ctc "
         "parakeet_rnnt parakeet_tdt pe_audio pe_audio_video pe_video pocket_tts "
         "sew sew-d speech_to_text speecht5 vibevoice vibevoice_asr vits "
-        "voxtral_realtime voxtral_realtime_text wav2vec2-bert wav2vec2-conformer wavlm"
+        "voxtral_realtime voxtral_realtime_text wav2vec2-bert wav2vec2-conformer"
     ),
     _TASK: (
         "conditional_detr d_fine dab-detr decision_transformer deformable_detr deimv2 depth_pro detr dpt edgetam "

@@ -3,6 +3,7 @@
 | trap | where |
 |---|---|
 | the norm of what heads output comes after the gate | Mamba-2 and all that have it |
+| an attention works side by side with the state space; all is multiplied by configured numbers | Falcon-H1 |
 | a block is a mixer alone, without a feed-forward | Mamba, Mamba-2, Falcon Mamba |
 | weights differ by channel, so that every channel is a head | Mamba, Falcon Mamba, Jamba, RecurrentGemma |
 | what enters the recurrence is multiplied by gates of its own token | RecurrentGemma |
@@ -10,9 +11,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from normscope.errors import UnsupportedArchitectureError
 from normscope.families.hybrids import either
 from normscope.families.llama import ATTENTION, FIRST_NORM, SECOND_NORM, decoder
 from normscope.families.spec import (
+    AttentionBesideMixer,
+    ChangedBypass,
     ChannelGate,
     ChannelScan,
     Config,
@@ -88,6 +94,36 @@ def _granite_layers(config: Config) -> list[Topology]:
 
 GRANITE_HYBRID = decoder("granitemoehybrid", _granite_layers)
 
+
+def _falcon_h1_topology(config: Config) -> Topology:
+    if config.mamba_rms_norm:
+        raise UnsupportedArchitectureError(
+            "The state spaces of this model normalise what they output (mamba_rms_norm), beside an attention that does not: "
+            "no component describes that."
+        )
+    heads, inner = config.mamba_n_heads, config.mamba_n_heads * config.mamba_d_head
+    gate, entering, *_ = config.ssm_multipliers
+    projection = FusedRange("mamba.in_proj", inner, inner, factor=entering)
+    mixer = replace(
+        state_space("mamba", inner, heads, FIRST_NORM),
+        value=projection,
+        gate=ChannelGate(replace(projection, start=0, factor=gate), activation="silu"),
+        output_norm=None,
+        entering=config.ssm_in_multiplier,
+    )
+    attention = replace(ATTENTION, entering=config.attention_in_multiplier)
+    of_gate, of_network = config.mlp_multipliers
+    return ChangedBypass(
+        AttentionBesideMixer(attention, mixer, (config.attention_out_multiplier, config.ssm_out_multiplier)),
+        _BEFORE_NETWORK,
+        replace(_NETWORK, gate_factor=of_gate),
+        around=((), ()),
+        factors=(1.0, of_network),
+    )
+
+
+FALCON_H1 = decoder("falcon_h1", _falcon_h1_topology)
+
 # ---- Mamba-1 -----------------------------------------------------------------------------------------------------------
 
 
@@ -145,4 +181,4 @@ def _recurrent_gemma_layers(config: Config) -> list[Topology]:
 
 RECURRENT_GEMMA = decoder("recurrent_gemma", _recurrent_gemma_layers)
 
-FAMILIES = (MAMBA2, BAMBA, GRANITE_HYBRID, MAMBA, JAMBA, RECURRENT_GEMMA)
+FAMILIES = (MAMBA2, BAMBA, GRANITE_HYBRID, FALCON_H1, MAMBA, JAMBA, RECURRENT_GEMMA)

@@ -28,6 +28,9 @@ Context = str | Sequence[str] | Mapping[str, str]
 Message = Mapping[str, str]
 """One turn of a chat: its `role` and its `content`."""
 
+ASSISTANT = "assistant"
+"""The role of the model itself."""
+
 CHAT_LAYOUT = "{context}\n\n{question}"
 PLAIN_LAYOUT = "Context:\n{context}\n\nQuestion: {question}\nAnswer:"
 """How documents and question make up a message, or the whole prompt of a model without a chat template.
@@ -168,14 +171,21 @@ def read_messages(messages: Sequence[Message]) -> list[tuple[str, str]]:
 
 
 def chat_prompt(tokenizer: PreTrainedTokenizerBase | None, turns: Sequence[tuple[str, str]]) -> Prompt:
-    """The prompt of a chat; its turns are segments, called by their number and role."""
+    """The prompt of a chat; its turns are segments, called by their number and role.
+
+    It ends where the assistant begins to answer, or, if the last turn is the assistant's, with that turn, left open.
+    """
     reader = _reader(tokenizer)
     if not _has_template(reader):
         raise InputError(
-            "Messages are laid out by a chat template, and this tokenizer has none. Give a context and a question, or "
-            "load a tokenizer of a chat model."
+            "Messages are laid out by a chat template, and this tokenizer has none. Give a plain text (or a context and a "
+            "question), or load a tokenizer of a chat model."
         )
-    text, places = _rendered(reader, [role for role, _ in turns], [content for _, content in turns])
+    roles = [role for role, _ in turns]
+    begun = roles[-1] == ASSISTANT
+    text, places = _rendered(reader, roles, [content for _, content in turns], answers=not begun)
+    if begun:
+        text = text[: places[-1][1]]
     segments = [
         Segment("turn", f"{number} {role}", *place)
         for number, ((role, _), place) in enumerate(zip(turns, places, strict=True), 1)
@@ -184,14 +194,14 @@ def chat_prompt(tokenizer: PreTrainedTokenizerBase | None, turns: Sequence[tuple
 
 
 def _rendered(
-    tokenizer: PreTrainedTokenizerBase, roles: Sequence[str], contents: Sequence[str]
+    tokenizer: PreTrainedTokenizerBase, roles: Sequence[str], contents: Sequence[str], *, answers: bool = True
 ) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a chat by its template, and where every message stands in it."""
+    """The text of a chat by its template, and where every message stands in it. The assistant `answers` next, or not."""
 
     def render(texts: Sequence[str]) -> str:
         chat = [{"role": role, "content": text} for role, text in zip(roles, texts, strict=True)]
         try:
-            return cast(str, tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=True))
+            return cast(str, tokenizer.apply_chat_template(chat, tokenize=False, add_generation_prompt=answers))
         except (TemplateError, ValueError, TypeError) as error:
             raise InputError(f"The chat template refuses these messages ({listing(roles)}): {error}") from error
 

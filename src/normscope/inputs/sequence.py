@@ -15,6 +15,9 @@ NO_WORD = -1
 NO_SEGMENT = -1
 """The text of a pair of a token that belongs to neither."""
 
+NOWHERE = (-1, -1)
+"""The characters of a token that stands for none of the text, such as a special token."""
+
 
 @dataclass(frozen=True)
 class TokenSequence:
@@ -24,7 +27,9 @@ class TokenSequence:
     ids, which may lack that of the last row. An image or a sound has a `signal`: what the model reads as a whole, by
     the name of its argument. An image also has the picture to show and the row and column of each patch, a sound the
     time in seconds at which each frame begins (NaN for a token that is no frame). For a pair of texts, `segments` has
-    the text (0 or 1) of each token, or `NO_SEGMENT`, if the tokenizer reports it.
+    the text (0 or 1) of each token, or `NO_SEGMENT`, if the tokenizer reports it. `offsets` are the first character of
+    each token and the one after its last, in the text (of a pair, in its own text) as it was given, or `NOWHERE`. For a
+    chat, `turns` has the name of the turn of each token; what the template adds is in none (an empty name).
     """
 
     features: dict[str, list[int]]
@@ -41,6 +46,8 @@ class TokenSequence:
     grid: list[tuple[int, int]] | None = None
     times: list[float] | None = None
     segments: list[int] | None = None
+    offsets: list[tuple[int, int]] | None = None
+    turns: list[str] | None = None
 
     def __len__(self) -> int:
         return len(self.tokens)

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import BatchEncoding, PreTrainedTokenizerBase
 
 from normscope.errors import InputError, listing
-from normscope.inputs.sequence import NO_SEGMENT, NO_WORD, TokenSequence
+from normscope.inputs.sequence import NO_SEGMENT, NO_WORD, NOWHERE, TokenSequence
 from normscope.options import is_whole
 
 Input = (
@@ -62,7 +62,7 @@ def read_inputs(
     if reading.truncate and longest is not None:
         sequences = [cut(sequence, longest) for sequence in sequences]
     for sequence in sequences:
-        _check_length(sequence, longest)
+        check_length(sequence, longest)
     return sequences, single
 
 
@@ -78,10 +78,13 @@ def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
         word_ids=None if sequence.word_ids is None else sequence.word_ids[:longest],
         words=sequence.words[:longest],
         segments=None if sequence.segments is None else sequence.segments[:longest],
+        offsets=None if sequence.offsets is None else sequence.offsets[:longest],
+        turns=None if sequence.turns is None else sequence.turns[:longest],
     )
 
 
-def _check_length(sequence: TokenSequence, longest: int | None) -> None:
+def check_length(sequence: TokenSequence, longest: int | None) -> None:
+    """Raise for a sequence that is too long for the model, or that has nothing in it."""
     if longest is not None and len(sequence) > longest:
         raise InputError(
             f"The input has {len(sequence)} tokens, but the model takes at most {longest}. "
@@ -166,15 +169,16 @@ class _TextReader:
             encodable(half)
         encoding = self._encoded(first, second)
         ids = cast(list[int], encoding["input_ids"])
-        word_ids = _word_ids(encoding)
+        word_ids = word_ids_of(encoding)
         return TokenSequence(
             features={name: list(encoding[name]) for name in ("input_ids", "token_type_ids") if name in encoding},
             tokens=_token_strings(ids, self.tokenizer),
             special=[bool(flag) for flag in cast(list[int], encoding["special_tokens_mask"])],
             word_ids=word_ids,
-            words=_word_strings(ids, word_ids, self.tokenizer),
+            words=word_strings(ids, word_ids, self.tokenizer),
             text=" | ".join(halves),
             segments=None if second is None else _segments(encoding),
+            offsets=_offsets(encoding),
         )
 
     def _encoded(self, first: Any, second: Any) -> BatchEncoding:
@@ -184,6 +188,7 @@ class _TextReader:
                 second,
                 is_split_into_words=self.words,
                 return_special_tokens_mask=True,
+                return_offsets_mapping=bool(self.tokenizer.is_fast) and not self.words,
                 truncation=self.truncate_to is not None,
                 max_length=self.truncate_to,
                 verbose=False,
@@ -197,6 +202,14 @@ def _segments(encoding: BatchEncoding) -> list[int] | None:
     if not encoding.is_fast:
         return None
     return [NO_SEGMENT if text is None else text for text in encoding.sequence_ids(0)]
+
+
+def _offsets(encoding: BatchEncoding) -> list[tuple[int, int]] | None:
+    """The characters of every token in its text; not of words, which have no places in it."""
+    if "offset_mapping" not in encoding:
+        return None
+    pairs = zip(encoding["offset_mapping"], encoding["special_tokens_mask"], strict=True)
+    return [NOWHERE if special else (int(start), int(end)) for (start, end), special in cast("Any", pairs)]
 
 
 # ---- encodings ---------------------------------------------------------------------------------------------------------
@@ -271,13 +284,13 @@ def _one_of_encoding(
     if not ids:
         raise InputError(f"Sequence {row} of the encoding has no tokens.")
     fast = isinstance(encoding, BatchEncoding) and encoding.is_fast
-    word_ids = _word_ids(cast(BatchEncoding, encoding), row)[unmasked] if fast else None  # pyright: ignore[reportOptionalSubscript]
+    word_ids = word_ids_of(cast(BatchEncoding, encoding), row)[unmasked] if fast else None  # pyright: ignore[reportOptionalSubscript]
     return TokenSequence(
         features={name: rows[row][unmasked] for name, rows in features.items() if name != "attention_mask"},
         tokens=_token_strings(ids, tokenizer),
         special=_special_flags(ids, tokenizer),
         word_ids=word_ids,
-        words=_word_strings(ids, word_ids, tokenizer),
+        words=word_strings(ids, word_ids, tokenizer),
         text="" if tokenizer is None else cast(str, tokenizer.decode(ids, skip_special_tokens=True)),
     )
 
@@ -293,7 +306,7 @@ def _unmasked(mask: list[int]) -> slice:
 # ---- what tokenizers know ----------------------------------------------------------------------------------------------
 
 
-def _word_ids(encoding: BatchEncoding, row: int = 0) -> list[int] | None:
+def word_ids_of(encoding: BatchEncoding, row: int = 0) -> list[int] | None:
     """For every token its word, counted through both halves of a pair; `NO_WORD` for special tokens."""
     if not encoding.is_fast:
         return None
@@ -316,7 +329,7 @@ def _converted(ids: list[int], tokenizer: PreTrainedTokenizerBase) -> list[str |
     return cast("list[str | None]", tokenizer.convert_ids_to_tokens(ids))
 
 
-def _word_strings(ids: list[int], word_ids: list[int] | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+def word_strings(ids: list[int], word_ids: list[int] | None, tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
     """For every token the text of its word; its own string where it has none."""
     tokens = _token_strings(ids, tokenizer)
     if word_ids is None or tokenizer is None:

@@ -53,10 +53,10 @@ class AcrossLayers:
         """One at a time, as each keeps what it needs of all its layers; the maps of some layers and queries."""
         positions = [query_positions(queries, len(sequence.target or sequence)) for sequence in sequences]
         analyses: list[Analysis] = []
-        for place, sequence in enumerate(sequences):
-            (measured,) = self.run.over([sequence], tell=_counting_on(tell, place, len(sequences)))
+        for index, sequence in enumerate(sequences):
+            (measured,) = self.run.over([sequence], tell=_counting_on(tell, index, len(sequences)))
             whole = analysis_of(self.model, measured, self.conventions, self.method.facts)
-            analyses.append(_selected(whole, layers, positions[place]))
+            analyses.append(_selected(whole, layers, positions[index]))
         return analyses
 
 

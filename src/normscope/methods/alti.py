@@ -48,9 +48,9 @@ class AltiMaps(MapMeasure):
         return CaptureDepth(components_to_attentions(components))
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
-        place = place_after_attentions(trace)
-        scope = Scope.of(step.name for step in trace.steps[:place])
-        carrier, state = carried(trace, place), state_after(trace, place)
+        index = place_after_attentions(trace)
+        scope = Scope.of(step.name for step in trace.steps[:index])
+        carrier, state = carried(trace, index), state_after(trace, index)
         key_map = KeyMap(trace)
         for rows, tile in tiles(carrier):
             size = state[rows].abs().sum(-1)

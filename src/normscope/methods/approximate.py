@@ -56,7 +56,7 @@ def approximation(asked: str | Approximate | None, products: Products | None = N
     """What a name or a value stands for; alone, `products` are those of maps that are not approximated otherwise."""
     if products is not None:
         if asked is not None:
-            raise InputError(f"Ask for approximate={asked!r} or for products={products!r}, not for both.")
+            raise InputError(f"Use approximate={asked!r} or products={products!r}, not both.")
         return Approximation(products=products)
     if asked is None or isinstance(asked, Approximation | Fast):
         return asked

@@ -31,15 +31,15 @@ class ContributionWeights(MapMeasure):
     quantity: ClassVar[str] = declared.ContributionWeightsMethod.quantity
 
     def reach(self, components: Sequence[str]) -> CaptureDepth:
-        return CaptureDepth(1 + max(place for place, component in enumerate(components) if component in ATTENTIONS))
+        return CaptureDepth(1 + max(index for index, component in enumerate(components) if component in ATTENTIONS))
 
     def of_layer(self, trace: LayerTrace) -> LayerMaps:
         maps = LayerMaps()
         for number, scope in enumerate(scopes_of(trace.components, weights=False), start=1):
-            place = place_of(trace, number)
-            step = trace.steps[place - 1]
+            index = place_of(trace, number)
+            step = trace.steps[index - 1]
             if isinstance(step, Attention):
-                self._note(maps, scope, step, state_after(trace, place), trace)
+                self._note(maps, scope, step, state_after(trace, index), trace)
         return maps
 
     def _note(self, maps: LayerMaps, scope: Scope, step: Attention, state: Tensor, trace: LayerTrace) -> None:

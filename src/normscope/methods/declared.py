@@ -31,7 +31,9 @@ class PullBack(GivesAttribution):
 
     name = "pull-back"
     module = "normscope.methods.pull_back"
-    summary = "what each token puts into the logit, exactly, with weights, deviations and slopes fixed; adds up to it"
+    summary = (
+        "what each token contributes to the logit, exactly, with weights, deviations and slopes fixed; adds up to it"
+    )
     quantity = "logit"
     signed = True
     follows = True
@@ -48,7 +50,7 @@ class DecompX(GivesAttribution):
 
     name = "decompx"
     module = "normscope.methods.propagated"
-    summary = "what each token puts into the logit, with all biases shared out over the tokens; adds up"
+    summary = "what each token contributes to the logit, with all biases shared out over the tokens; adds up"
     quantity = "logit"
     signed = True
     cost = "about n forward passes in one batch; memory of n x n vectors"
@@ -138,7 +140,7 @@ class Random(GivesAttribution):
 class Norms(GivesLayerMaps):
     name = "norms"
     module = "normscope.methods.norms"
-    summary = "the norm of the vector that a token put into a state, at every scope of a layer"
+    summary = "the norm of the vector that a token contributes to a state, at every scope of a layer"
     quantity = "norm"
     cost = "one product of n x n vectors with the feed-forward's second matrix in every layer"
     operations = "2 L n^2 F d"
@@ -171,7 +173,7 @@ class Propagated(GivesLayerMaps):
 
     name = "propagated"
     module = "normscope.methods.propagated"
-    summary = "the norm of the vector that an input token put into a state through all layers so far"
+    summary = "the norm of the vector that an input token contributes to a state through all layers so far"
     quantity = "norm"
     cost = "about n forward passes of n tokens; half of that for causal models"
     operations = "4 L n^2 (F d + d^2) (gated: 6 F d)"

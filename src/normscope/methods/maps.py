@@ -100,10 +100,10 @@ def by_scope(tables: Sequence[Mapping[str, Tensor]], scopes: Sequence[Scope]) ->
     every = [array for of_layer in arrays for array in of_layer.values()]
     shape = np.max([array.shape for array in every], axis=0)
     values = np.full((len(scopes), len(tables), *shape), np.nan, every[0].dtype)
-    for place, scope in enumerate(scopes):
+    for index, scope in enumerate(scopes):
         for layer, of_layer in enumerate(arrays):
             if scope in of_layer:
-                values[(place, layer, *map(slice, of_layer[scope].shape))] = of_layer[scope]
+                values[(index, layer, *map(slice, of_layer[scope].shape))] = of_layer[scope]
     return values
 
 
@@ -144,15 +144,15 @@ def components_to_attentions(components: Sequence[str]) -> int:
 
     A block whose chain ends with a norm has its norms after the residuals; any other has them inside the branches.
     """
-    last = max(place for place, component in enumerate(components) if component in ATTENTIONS)
+    last = max(index for index, component in enumerate(components) if component in ATTENTIONS)
     residual = components.index("Res", last)
     return residual + (2 if components[-1] == "Ln" else 1)
 
 
 def place_after_attentions(trace: LayerTrace) -> int:
     """The same as a number of steps of a trace, which may have been captured no further."""
-    last = max(place for place, step in enumerate(trace.steps) if isinstance(step, Attention))
-    residual = next(place for place in range(last, len(trace.steps)) if isinstance(trace.steps[place], Residual))
+    last = max(index for index, step in enumerate(trace.steps) if isinstance(step, Attention))
+    residual = next(index for index in range(last, len(trace.steps)) if isinstance(trace.steps[index], Residual))
     has_norm = residual + 1 < len(trace.steps) and isinstance(trace.steps[residual + 1], Normalise)
     return residual + (2 if has_norm else 1)
 
@@ -169,7 +169,7 @@ def state_after(trace: LayerTrace, end: int) -> Float[Tensor, "query d"]:
     if state is not None:
         return state
     after = next(shown for shown in trace.states[end:] if shown is not None)
-    forks = [place for place, step in enumerate(trace.steps[:end]) if isinstance(step, Fork)]
+    forks = [index for index, step in enumerate(trace.steps[:end]) if isinstance(step, Fork)]
     before = [shown for shown in trace.states[: forks[-1]] if shown is not None]
     fork = trace.steps[forks[-1]]
     assert isinstance(fork, Fork)

@@ -34,17 +34,17 @@ class DecomposedLayers(dict[int, LayerResult]):
         super().__init__()
         self.maps: np.ndarray | None = None
         count = len(layers)
-        for place, number in enumerate(sorted(layers)):
+        for index, number in enumerate(sorted(layers)):
             result = layers.pop(number)
-            self[number] = replace(result, maps=self._taken(result, place, count)) if result.maps else result
+            self[number] = replace(result, maps=self._taken(result, index, count)) if result.maps else result
 
-    def _taken(self, result: LayerResult, place: int, count: int) -> dict[str, Tensor]:
+    def _taken(self, result: LayerResult, index: int, count: int) -> dict[str, Tensor]:
         """The maps of a layer, moved to its place in the array."""
         if self.maps is None:
             first = next(iter(result.maps.values()))
             self.maps = np.empty((len(result.scopes), count, *first.shape), first.cpu().numpy().dtype)
         maps: dict[str, Tensor] = {}
-        for scope, target in zip(result.scopes, self.maps[:, place], strict=True):
+        for scope, target in zip(result.scopes, self.maps[:, index], strict=True):
             if scope in result.maps:
                 target[:] = result.maps[scope].cpu().numpy()
                 maps[scope] = torch.from_numpy(target)

@@ -24,7 +24,7 @@ from normscope.inputs import (
     TokenSequence,
     read_audio,
     read_images,
-    read_inputs,
+    read_texts_or_chats,
     with_targets,
 )
 from normscope.methods.approximate import approximation
@@ -49,7 +49,7 @@ def read_sources(model: Model, inputs: Any, reading: Reading = AS_TEXTS) -> tupl
         return read_audio(inputs, model.module, model.processor)
     if _is_image(inputs):
         raise InputError(f"An image was given, but {model.name} reads text.")
-    sequences, single = read_inputs(inputs, model.tokenizer, model.longest, reading)
+    sequences, single = read_texts_or_chats(inputs, model.tokenizer, model.longest, reading)
     for sequence in sequences:
         refuse_unknown_ids(model, sequence)
     return sequences, single

@@ -84,8 +84,8 @@ def gamma_after(trace: LayerTrace) -> Float[Tensor, " d"]:
 
 def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
     """What the feed-forward adds to every query: the model's own state after it, or, if it is parallel, its own sum."""
-    place = feed_forward_place(trace)
-    state, step = trace.states[place], trace.steps[place]
+    index = feed_forward_place(trace)
+    state, step = trace.states[index], trace.steps[index]
     if isinstance(step, OwnFeedForward):
         return Sums.of_tokens(step.hidden, trace.queries).feed_forward(linearised(step)).rows.sum(0)
     if state is None:
@@ -95,14 +95,14 @@ def feed_forward_output(trace: LayerTrace) -> Float[Tensor, "query d"]:
 
 def feed_forward_input(trace: LayerTrace) -> Float[Tensor, "query d"]:
     """The model's own state that enters the feed-forward."""
-    place = feed_forward_place(trace)
-    step = trace.steps[place]
-    return step.hidden if isinstance(step, OwnFeedForward) else _state_before(trace, place)
+    index = feed_forward_place(trace)
+    step = trace.steps[index]
+    return step.hidden if isinstance(step, OwnFeedForward) else _state_before(trace, index)
 
 
 def _bypass(trace: LayerTrace) -> Float[Tensor, "query d"]:
     """The state that the residual around the feed-forward adds back."""
-    forks = [place for place, step in enumerate(trace.steps[: feed_forward_place(trace)]) if isinstance(step, Fork)]
+    forks = [index for index, step in enumerate(trace.steps[: feed_forward_place(trace)]) if isinstance(step, Fork)]
     if not forks:
         return trace.hidden
     fork = trace.steps[forks[-1]]
@@ -110,8 +110,8 @@ def _bypass(trace: LayerTrace) -> Float[Tensor, "query d"]:
     return passed_around(fork, _state_before(trace, forks[-1]))
 
 
-def _state_before(trace: LayerTrace, place: int) -> Float[Tensor, "query d"]:
-    for before in range(place - 1, -1, -1):
+def _state_before(trace: LayerTrace, index: int) -> Float[Tensor, "query d"]:
+    for before in range(index - 1, -1, -1):
         state = trace.states[before]
         if state is not None:
             return state
@@ -124,7 +124,7 @@ def _state_before(trace: LayerTrace, place: int) -> Float[Tensor, "query d"]:
 
 def feed_forward_place(trace: LayerTrace) -> int:
     """The step of the chain that is the feed-forward."""
-    return next(place for place, step in enumerate(trace.steps) if isinstance(step, FeedForward))
+    return next(index for index, step in enumerate(trace.steps) if isinstance(step, FeedForward))
 
 
 # ---- maps without dimensions of the feed-forward's output --------------------------------------------------------------
@@ -153,11 +153,11 @@ def smallest_gamma(gamma: Float[Tensor, " d"], fraction: float) -> Tensor:
 
 def _without(trace: LayerTrace, removed: Tensor) -> LayerTrace:
     """The trace with these dimensions of the feed-forward's output set to zero."""
-    place = feed_forward_place(trace)
-    step = trace.steps[place]
+    index = feed_forward_place(trace)
+    step = trace.steps[index]
     assert isinstance(step, FeedForward)
     changed = replace(step, experts=tuple(_expert_without(expert, removed) for expert in step.experts))
-    return replace(trace, steps=(*trace.steps[:place], changed, *trace.steps[place + 1 :]))
+    return replace(trace, steps=(*trace.steps[:index], changed, *trace.steps[index + 1 :]))
 
 
 def _expert_without(expert: Expert, removed: Tensor) -> Expert:

@@ -65,17 +65,17 @@ def document_of(explanation: Explanation) -> dict[str, object]:
         "targets": [
             {
                 "name": name,
-                "position": int(shares["target_position"].values[place]),
-                "value": explanation.values[place],
-                "bias": explanation.biases[place] if explanation.adds_up else None,
-                "attribution": [value if np.isfinite(value) else None for value in shares.values[place].tolist()],
-                **_account_of(explanation, place),
+                "position": int(shares["target_position"].values[index]),
+                "value": explanation.values[index],
+                "bias": explanation.biases[index] if explanation.adds_up else None,
+                "attribution": [value if np.isfinite(value) else None for value in shares.values[index].tolist()],
+                **_account_of(explanation, index),
                 "predictions": [
                     {"name": label, "probability": probability}
-                    for label, probability in explanation.top_predictions(place)
+                    for label, probability in explanation.top_predictions(index)
                 ],
             }
-            for place, name in enumerate(explanation.targets)
+            for index, name in enumerate(explanation.targets)
         ],
     }
 

@@ -59,14 +59,14 @@ def _tokens(
         {
             "text": piece.text,
             "spaced": piece.spaced,
-            "line_before": place > 0 and groups[place] != groups[place - 1],
+            "line_before": index > 0 and groups[index] != groups[index - 1],
             "label": label,
-            "sink": place in sinks,
+            "sink": index in sinks,
             "position": int(position),
             "value": f"{value:+.4f}" if np.isfinite(value) else "",
-            **colour(np.nan if place in sinks else value),
+            **colour(np.nan if index in sinks else value),
         }
-        for place, (piece, label, position, value) in enumerate(
+        for index, (piece, label, position, value) in enumerate(
             zip(running, token_names(explanation), shares["token_position"].values, shares.values.tolist(), strict=True)
         )
     ]

@@ -110,16 +110,16 @@ def _table(explanation: Explanation, target: int | None, top: int) -> Table:
     table.add_column("position", justify="right")
     table.add_column(str(explanation.attrs.get("unit", "token")), no_wrap=True)
     table.add_column(meaning(explanation), justify="right", no_wrap=True)
-    for place in kept.tolist():
-        value = float(values[place])
+    for index in kept.tolist():
+        value = float(values[index])
         number = Text(f"{value:+.4f}" if np.isfinite(value) else "", colours.style(value))
-        table.add_row(str(positions[place]), Text(names[place]), number)
+        table.add_row(str(positions[index]), Text(names[index]), number)
     if len(others):
         rest = float(np.nan_to_num(values)[others].sum())
         table.add_row("", Text(f"{len(others)} weaker ones", style="dim"), Text(f"{rest:+.4f}", style="dim"))
-    for place in sinks:
-        share = f"{values[place]:+.4f}" if np.isfinite(values[place]) else ""
-        table.add_row(str(positions[place]), Text(names[place], style="dim"), Text(share, style="dim"))
+    for index in sinks:
+        share = f"{values[index]:+.4f}" if np.isfinite(values[index]) else ""
+        table.add_row(str(positions[index]), Text(names[index], style="dim"), Text(share, style="dim"))
     table.add_section()
     for name, value in sums(explanation, target):
         table.add_row("", Text(name, style="bold"), Text(value, style="bold"))

@@ -79,11 +79,11 @@ def _tokens(similarity: Similarity, side: str) -> Table:
     table = _columns(f"{side} {kind}", "does", *(["most with", ""] if partners else []), numbers=(1, 3))
     style = _styles(shares)
     shown = _shown(similarity, side, shares)
-    for place in shown:
-        value, name = float(shares[place]), names[place]
-        prompt = bool(similarity.dataset[f"{side}_prompt"].values[place])
+    for index in shown:
+        value, name = float(shares[index]), names[index]
+        prompt = bool(similarity.dataset[f"{side}_prompt"].values[index])
         row = [Text(f"{name} (prompt)" if prompt else name), Text(_signed(value), style(value))]
-        table.add_row(*row, *(partners[place] if partners else ()))
+        table.add_row(*row, *(partners[index] if partners else ()))
     others = len(shares) - len(shown)
     if others:
         table.add_row(f"{others} other patches", _signed(float(shares.sum() - shares[shown].sum())))
@@ -114,7 +114,7 @@ def _partners(similarity: Similarity, side: str) -> list[tuple[str, str]]:
     cells = similarity.table.values if side == "first" else similarity.table.values.T
     others = token_names(similarity, "second" if side == "first" else "first")
     best = np.abs(cells).argmax(1)
-    return [(others[place], _signed(float(row[place]))) for row, place in zip(cells, best, strict=True)]
+    return [(others[index], _signed(float(row[index]))) for row, index in zip(cells, best, strict=True)]
 
 
 def _hit(rank: int, similarity: Similarity) -> list[RenderableType]:
@@ -134,8 +134,8 @@ def _hit(rank: int, similarity: Similarity) -> list[RenderableType]:
 
 def _columns(*names: str, numbers: Sequence[int] = (2, 3)) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
-    for place, name in enumerate(names):
-        table.add_column(name, justify="right" if place in numbers else "left", no_wrap=True)
+    for index, name in enumerate(names):
+        table.add_column(name, justify="right" if index in numbers else "left", no_wrap=True)
     return table
 
 

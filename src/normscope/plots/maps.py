@@ -208,8 +208,8 @@ def _title_pad(panels: Panels) -> float:
 
 def _draw(axes: list[Axes], panels: Panels, columns: int, scale: Scale) -> None:
     colours, count = colour_map(panels.colours), len(panels.maps)
-    for place, (name, values) in enumerate(panels.maps.items()):
-        panel, left, bottom = axes[place], place % columns == 0, place + columns >= count
+    for index, (name, values) in enumerate(panels.maps.items()):
+        panel, left, bottom = axes[index], index % columns == 0, index + columns >= count
         each = panels.each
         draw_map(panel, values, colours, panels.norm, scale, queries=left or each, keys=bottom or each)
         panel.set_title(name, parse_math=False, pad=_title_pad(panels))

@@ -60,9 +60,9 @@ class WithImage:
     def draw(self, _: Figure, axes: Axes, colours: Colormap) -> None:
         top = 0.0
         for side, panels in self._panels.items():
-            for place, (title, values) in enumerate(panels):
-                left = place % _COLUMNS * (self._side + _GAP)
-                upper = top + place // _COLUMNS * (self._side + _TITLE + _GAP)
+            for index, (title, values) in enumerate(panels):
+                left = index % _COLUMNS * (self._side + _GAP)
+                upper = top + index // _COLUMNS * (self._side + _TITLE + _GAP)
                 self._draw_image(axes, side, (left, upper + _TITLE), values, colours)
                 axes.text(left, upper + _TITLE - 0.05, title, fontsize=8, va="bottom", parse_math=False)
             top += ceil(len(panels) / _COLUMNS) * (self._side + _TITLE + _GAP)

@@ -123,8 +123,8 @@ def _has(path: str) -> frozenset[str]:
     return frozenset(chr(code) for code in FT2Font(path).get_charmap())
 
 
-def _escaped_label(formatter: Formatter, characters: set[str], value: float, place: int | None) -> str:
-    return escaped(formatter(value, place), characters)
+def _escaped_label(formatter: Formatter, characters: set[str], value: float, index: int | None) -> str:
+    return escaped(formatter(value, index), characters)
 
 
 def _escaped(figure: Figure, texts: list[Text], characters: set[str]) -> list[Callable[[], object]]:

@@ -57,8 +57,8 @@ def line_of(similarity: Similarity, side: str, width: float) -> list[Placed]:
     words = dataset[f"{side}_word"].values.tolist()
     placed: list[Placed] = []
     left, line = 0.0, 0
-    for place, (name, own) in enumerate(zip(names, widths_of(names), strict=True)):
-        joined = place > 0 and words[place] >= 0 and words[place] == words[place - 1]
+    for index, (name, own) in enumerate(zip(names, widths_of(names), strict=True)):
+        joined = index > 0 and words[index] >= 0 and words[index] == words[index - 1]
         left += 0.0 if joined or not left else _GAP
         if left and left + own > width:
             left, line = 0.0, line + 1
@@ -86,11 +86,11 @@ def draw_texts(
     sizes = np.array([abs(cells[pair]) for pair in pairs])
     widths = np.maximum(_THINNEST, sizes * _per_unit(texts, pairs, sizes))
     ends = _spread(texts.first, texts.second, pairs, widths), _spread(texts.second, texts.first, _turned(pairs), widths)
-    for place in reversed(range(len(pairs))):
-        top = (texts.first[pairs[place][0]].line + 1) * LINE_HEIGHT - 0.03
-        bottom = texts.second[pairs[place][1]].line * LINE_HEIGHT + 0.03
-        colour = colours(_RAISES if cells[pairs[place]] > 0 else _LOWERS)
-        band = _band((ends[0][place], top), (ends[1][place], bottom), float(widths[place]))
+    for index in reversed(range(len(pairs))):
+        top = (texts.first[pairs[index][0]].line + 1) * LINE_HEIGHT - 0.03
+        bottom = texts.second[pairs[index][1]].line * LINE_HEIGHT + 0.03
+        colour = colours(_RAISES if cells[pairs[index]] > 0 else _LOWERS)
+        band = _band((ends[0][index], top), (ends[1][index], bottom), float(widths[index]))
         axes.add_patch(PathPatch(band, facecolor=colour, alpha=0.55, linewidth=0))
     for tokens, shares in ((texts.first, similarity.first.values), (texts.second, similarity.second.values)):
         for token, value in zip(tokens, shares.tolist(), strict=True):
@@ -116,12 +116,12 @@ def _spread(
     """Of every ribbon the middle of its end at a text, its own token first in `pairs`: side by side, by the other ends."""
     middles = [0.0] * len(pairs)
     for token in {first for first, _ in pairs}:
-        mine = [place for place, (first, _) in enumerate(pairs) if first == token]
-        mine.sort(key=lambda place: other[pairs[place][1]].left)
+        mine = [index for index, (first, _) in enumerate(pairs) if first == token]
+        mine.sort(key=lambda index: other[pairs[index][1]].left)
         left = own[token].left + own[token].width / 2 - float(widths[mine].sum()) / 2
-        for place in mine:
-            middles[place] = left + float(widths[place]) / 2
-            left += float(widths[place])
+        for index in mine:
+            middles[index] = left + float(widths[index]) / 2
+            left += float(widths[index])
     return middles
 
 

@@ -28,6 +28,7 @@ from normscope.results.rollout import (
     residual_share,
     rollout,
 )
+from normscope.results.turns import with_turns
 from normscope.results.views import view
 from normscope.scopes import HALF_ATTENTION_WEIGHTS, Scope, basis, resolve, with_derived
 
@@ -280,6 +281,20 @@ class Analysis(StackResult):
             (7, ['[CLS]', 'unbelievably', '[SEP]'])
         """
         return self._with(lambda dataset: units.by_word(dataset, keys=keys, queries=queries))
+
+    def turns(self, *, keys: units.Reduction = "sum", queries: units.Reduction = "mean") -> Analysis:
+        """The same with the turns of a chat for tokens, reduced as words are; what the template adds is one unit more.
+
+        Examples:
+            >>> reader = ns.load()
+            >>> reader.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+            >>> chat = [{"role": "user", "content": "It rained."}, {"role": "assistant", "content": "Indeed."}]
+            >>> reader.analyze(chat).turns().tokens
+            ['template', '1 user', '2 assistant']
+        """
+        return self._with(
+            lambda dataset: units.by_word(with_turns(dataset, ""), keys=keys, queries=queries, unit="turn")
+        )
 
     def without_special_tokens(self) -> Analysis:
         """The same without the rows and columns of special tokens. Values are not renormalised.

@@ -1,4 +1,4 @@
-"""The result of explaining an answer: what every token, sentence, document or turn of its prompt puts into it.
+"""The result of explaining an answer: the share of every token, sentence, document or turn of its prompt.
 
 A view on a dataset with a written schema, as `Explanation` is. What was not computed with it, such as the table of all
 tokens of the answer, is computed when it is first looked at, as long as the model is at hand; a file has what was saved.
@@ -16,14 +16,14 @@ import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
-from normscope.inputs.units import units_of
+from normscope.inputs.units import span_of_tokens, units_of
 from normscope.options import UNITS, Unit, also_spelled, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_numbers import AnswerNumbers
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.base import Result
 from normscope.results.reasoning import handed_on
-from normscope.results.spans import Rank, Span, Spans, span_of_tokens
+from normscope.results.spans import Rank, Span, Spans
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ class Answer(Result):
 
     @property
     def counts_weights(self) -> bool:
-        """Whether attention weights have an account of their own, beside tokens and biases.
+        """Whether attention weights have an account of their own, next to tokens and biases.
 
         Examples:
             >>> answer.counts_weights
@@ -122,7 +122,7 @@ class Answer(Result):
 
     @property
     def routed(self) -> float:
-        """What stays with attention weights: where the model looked. Zero where these are constants.
+        """The share that stays with attention weights. Zero if these are constants.
 
         Examples:
             >>> answer.routed
@@ -321,7 +321,8 @@ class Answer(Result):
         return self._dataset.assign(sums).assign_coords({names.SELECTED: ("output", flags)}).assign_attrs(plain)
 
     def through_reasoning(self, hops: int | None = None) -> Answer:
-        """The credit handed on through the generated text: from tokens that the model wrote to what made it write them.
+        """The answer with credit passed on through the generated text: from tokens that the model wrote to the tokens
+        behind them.
 
         Of every generated token, what it put in goes to the tokens that speak for it at its own position, in proportion,
         and on from there, until all is on the prompt, or for a number of hops. The sum stays what it was. Needs the table.

@@ -1,4 +1,4 @@
-"""The numbers of an answer, and who computes those that are not there yet."""
+"""The numbers of an answer, and the engine that computes those that are missing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from normscope.results.answer_schema import TABLE, with_table
 
 
 class AnswerNumbers:
-    """What was computed of one answer, shared by the explanations of its parts: the dataset, and who computes more."""
+    """The computed numbers of one answer, shared by the explanations of its parts: the dataset, and the engine for more."""
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None) -> None:
         self.dataset, self.engine = dataset, engine

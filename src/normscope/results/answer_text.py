@@ -12,9 +12,8 @@ import numpy as np
 import xarray as xr
 
 from normscope.errors import SelectionError, listing
-from normscope.inputs.units import CharacterSpan
+from normscope.inputs.units import NO_SPAN, CharacterSpan, span_of_tokens
 from normscope.options import whole_number
-from normscope.results.spans import NO_SPAN, span_of_tokens
 
 AnswerPart = str | slice | int | tuple[int, int]
 """A part of an answer: its text, a slice or number of tokens, or the characters at which it starts and ends."""

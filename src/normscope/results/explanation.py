@@ -25,6 +25,7 @@ from normscope.results import words as units
 from normscope.results.base import StackResult
 from normscope.results.flow import Flow, flow_of
 from normscope.results.sentences import with_sentences
+from normscope.results.turns import with_turns
 from normscope.results.verification import Explained, Verification, named_edges, strongest_edges, verification
 from normscope.results.views import view
 
@@ -139,7 +140,7 @@ class Explanation(StackResult):
     def attribution(self) -> xr.DataArray:
         """`[token]`, or `[target, token]` for several values. That of the pull-back adds up, with `bias`, to `value`.
 
-        Missing where a method has nothing to say of a token.
+        Missing where a method has no share for a token.
         """
         return self._squeezed(self._attributions())
 
@@ -192,7 +193,7 @@ class Explanation(StackResult):
 
     @property
     def counts_weights(self) -> bool:
-        """Whether attention weights have an account of their own, beside tokens and biases.
+        """Whether attention weights have an account of their own, next to tokens and biases.
 
         Examples:
             >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
@@ -206,15 +207,14 @@ class Explanation(StackResult):
 
     @property
     def routing(self) -> xr.DataArray:
-        """`[layer, query, key]`, signed: what stays with the weights, for every query that looked at every key.
-
-        With attribution and bias it adds up to the value. Where heads were asked for, `head_routing` has it by head.
+        """`[layer, query, key]`, signed: the share that stays with the weights, for every query and key. With attribution
+        and bias it adds up to the value. If heads were requested, `head_routing` has it by head.
         """
         return self._squeezed(accounts.account_of(self._dataset))
 
     @property
     def head_routing(self) -> xr.DataArray:
-        """`[layer, head, query, key]`: the same of every head, where they were asked for (`heads=True`)."""
+        """`[layer, head, query, key]`: the same for every head, if requested (`heads=True`)."""
         return self._squeezed(accounts.account_of(self._dataset, heads=True))
 
     @property
@@ -224,7 +224,7 @@ class Explanation(StackResult):
 
     @property
     def handed_on(self) -> str:
-        """In which attentions queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
+        """The attentions in which queries or keys got a part of the account: `everywhere`, `somewhere` or `nowhere`.
 
         Nowhere where it is not known what weights are made of, as in linear mixers, or where they are constants.
 
@@ -236,7 +236,7 @@ class Explanation(StackResult):
 
     @property
     def looked_at(self) -> xr.DataArray:
-        """`[token]`: where the model looked, the account summed over layers and queries, by key.
+        """`[token]`: the account summed over layers and queries, by key: where the model looked.
 
         Examples:
             >>> counted = ns.load().explain("The opera singer sang.", direction="state", at=3, weights="half")
@@ -275,18 +275,18 @@ class Explanation(StackResult):
     def predictions(self) -> xr.DataArray | None:
         """`[rank]` (or `[target, rank]`): probabilities of the likeliest labels, named by the coordinate `prediction`.
 
-        `None` where the model's labels are no alternatives.
+        `None` if the model's labels do not exclude each other.
         """
         return self._squeezed(self._dataset[names.PROBABILITY]) if names.PROBABILITY in self._dataset else None
 
     @property
     def probabilities_of(self) -> str:
-        """What the probabilities are of, where several labels may be true at once: each label by itself. Else nothing."""
+        """The meaning of the probabilities if several labels may be true at once: each label by itself. Otherwise empty."""
         return str(self._dataset[names.PROBABILITY].attrs.get("of", "")) if names.PROBABILITY in self._dataset else ""
 
     @property
     def note(self) -> str:
-        """What to know of the words in question, in a sentence, such as that one with a space is likelier; or nothing.
+        """A note on the words in question, such as that one with a space is more likely; empty if there is none.
 
         Examples:
             >>> explanation.note
@@ -295,7 +295,7 @@ class Explanation(StackResult):
         return str(self._dataset.attrs.get("note", ""))
 
     def top_predictions(self, target: int = 0) -> list[tuple[str, float]]:
-        """The likeliest labels where a value is read off, with their probabilities; none where there is no choice.
+        """The most likely labels at the row of a value, with their probabilities; none if there is no choice.
 
         Examples:
             >>> explanation.top_predictions()  # a bare model predicts nothing
@@ -309,6 +309,20 @@ class Explanation(StackResult):
             (str(name), float(value))
             for name, value in zip(ranked[names.PREDICTION].values, ranked.values, strict=True)
         ]
+
+    @property
+    def target_probabilities(self) -> list[float]:
+        """The model's own probability of what each value explains (of a contrast, of the first label).
+
+        Not a number where labels have none, and in results of earlier versions.
+
+        Examples:
+            >>> explanation.target_probabilities  # a bare model predicts nothing
+            [nan]
+        """
+        if names.TARGET_PROBABILITY not in self._dataset:
+            return [float("nan")] * len(self.targets)
+        return [float(value) for value in self._dataset[names.TARGET_PROBABILITY].values]
 
     @property
     def sinks(self) -> list[int]:
@@ -444,6 +458,21 @@ class Explanation(StackResult):
         encoder = None if self._encoder is None else Explanation(_by_sentence(self._encoder.dataset))
         return Explanation(_by_sentence(self._dataset), encoder)
 
+    def turns(self) -> Explanation:
+        """The same with the turns of a chat for tokens, summed as for words; what the template adds is one unit more.
+
+        Attention sinks stay separate. For an explanation of the messages of a chat.
+
+        Examples:
+            >>> analyzer = ns.load()
+            >>> analyzer.tokenizer.chat_template = "{% for m in messages %}{{ m.role }}: {{ m.content }} {% endfor %}"
+            >>> chat = [{"role": "user", "content": "It rained."}, {"role": "assistant", "content": "Indeed."}]
+            >>> analyzer.explain(chat, direction="state").turns().tokens
+            ['user', 'template', '1 user', '2 assistant']
+        """
+        encoder = None if self._encoder is None else Explanation(_by_turn(self._encoder.dataset))
+        return Explanation(_by_turn(self._dataset), encoder)
+
     # ---- out of here ---------------------------------------------------------------------------------------------------
 
     def plot(self, **options: object) -> Figure:
@@ -552,6 +581,10 @@ def _by_word(dataset: xr.Dataset, unit: str = "word") -> xr.Dataset:
     """The dataset with words for tokens, in which all sums stay what they are."""
     without_norms = dataset.drop_vars(names.STATE_NORM, errors="ignore")
     return units.by_word(without_norms, keys="sum", queries="sum", alone="sum", unit=unit)
+
+
+def _by_turn(dataset: xr.Dataset) -> xr.Dataset:
+    return _by_word(with_turns(dataset, names.SINK), "turn")
 
 
 def _by_sentence(dataset: xr.Dataset) -> xr.Dataset:

@@ -22,13 +22,14 @@ from normscope.explain.pulling import Pulled, StackFlow
 from normscope.explain.question import Answer
 from normscope.explain.sinks import sinks
 from normscope.explain.task import Attributed, Predictions
-from normscope.inputs import TokenSequence
+from normscope.inputs import NOWHERE, TokenSequence
 from normscope.pullback import LayerFlow
 from normscope.results import schema
 
 RELEVANCE, EDGES, HEADS, HEAD_EDGES = "relevance", "edges", "heads", "head_edges"
 FEED_FORWARD, BIAS, END_BIAS, VALUE, ERROR = "feed_forward", "bias", "end_bias", "value", "conservation_error"
 ATTRIBUTION, PREDICTION, PROBABILITY = "attribution", "prediction", "prediction_probability"
+TARGET_PROBABILITY = "target_probability"
 RECEIVED, STATE_NORM, SINK = "attention_received", "state_norm", "query_sink"
 ROUTING, HEAD_ROUTING, LOOKED_AT = "routing", "head_routing", "looked_at"
 LOGIT = "logit"
@@ -57,6 +58,7 @@ VARIABLES: schema.Variables = {
     ATTRIBUTION: "target query",
     PREDICTION: "target rank",
     PROBABILITY: "target rank",
+    TARGET_PROBABILITY: "target",
     schema.IMAGE: "y x channel",
 }
 """Everything that the dataset of an explanation may have."""
@@ -121,6 +123,8 @@ class _Described:
             target = sequence.target
             if sequence.times is not None:  # the tokens of both stacks stand in one table
                 target = replace(target, times=[math.nan] * len(target))
+            if sequence.offsets is not None and target.offsets is None:
+                target = replace(target, offsets=[NOWHERE] * len(target))
             self.main = _Side(target, {"target": target, "source": sequence})
 
     def dataset(
@@ -147,6 +151,7 @@ def _add_values(main: xr.Dataset, values: Tensor, predictions: Predictions | Non
         main.coords[PREDICTION] = ("target", "rank"), names
         about = {"of": EACH} if predictions.each_by_itself else {}
         main[PROBABILITY] = ("target", "rank"), _numpy(predictions.probabilities), about
+        main[TARGET_PROBABILITY] = "target", _numpy(predictions.of_targets), about
         if predictions.note:
             main.attrs["note"] = predictions.note
 

@@ -1,4 +1,4 @@
-"""Tokens by name: which token of a text a user means who writes a word instead of a position."""
+"""Tokens by name: the token of a text that a word stands for, if it is given instead of a position."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ def find_token(
     texts, wanted = [piece.text for piece in pieces(tokens)], name.strip()
     numbers = list(range(len(tokens)) if positions is None else positions)
     comparisons: list[Callable[[int], bool]] = [
-        lambda place: tokens[place] == name,
-        lambda place: texts[place] == wanted,
-        lambda place: texts[place].casefold() == wanted.casefold(),
+        lambda index: tokens[index] == name,
+        lambda index: texts[index] == wanted,
+        lambda index: texts[index].casefold() == wanted.casefold(),
     ]
     for matches in comparisons:
-        found = [place for place in range(len(tokens)) if matches(place)]
+        found = [index for index in range(len(tokens)) if matches(index)]
         if len(found) == 1:
             return found[0]
         if found:
-            places = listing(numbers[place] for place in found)
+            places = listing(numbers[index] for index in found)
             raise SelectionError(f"The token {name!r} occurs {len(found)} times: choose by position ({places}).")
-    members = [place for place, word in enumerate(words or ()) if word.casefold() == wanted.casefold()]
+    members = [index for index, word in enumerate(words or ()) if word.casefold() == wanted.casefold()]
     if wanted and len(members) == 1:
         return members[0]
     if wanted and members:
-        pairs = listing(f"{tokens[place]!r} at {numbers[place]}" for place in members)
+        pairs = listing(f"{tokens[index]!r} at {numbers[index]}" for index in members)
         raise SelectionError(f"The word {name!r} is not one token here: choose one of {pairs}.")
     raise SelectionError(_missing(name, tokens, texts, what))
 

@@ -97,6 +97,7 @@ def attribution_columns(explanation: Explanation) -> Columns:
         "token_group": shares["token_group"].values[token],
         "position": shares["token_position"].values[token],
         "token": shares["token_token"].values[token],
+        **_characters(shares, token),
         "attribution": shares.values[target, token],
         "value": np.array(explanation.values)[target],
     }
@@ -106,6 +107,12 @@ def attribution_columns(explanation: Explanation) -> Columns:
         looked = np.atleast_2d(explanation.looked_at.values)
         columns |= {"routed": np.array(explanation.accounts)[target], "looked_at": looked[target, token]}
     return {**columns, "method": _repeated(explanation.method, len(target))}
+
+
+def _characters(shares: xr.DataArray, token: np.ndarray) -> Columns:
+    """Where each token stands in its text, in characters, -1 for those that stand for none of it; nothing if not known."""
+    known = [name for name in ("start", "end") if f"token_{name}" in shares.coords]
+    return {name: shares[f"token_{name}"].values[token] for name in known}
 
 
 def attribution_frame(explanation: Explanation) -> pd.DataFrame:

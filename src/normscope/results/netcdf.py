@@ -75,15 +75,15 @@ def _refuse_endless_heaps(path: Path) -> None:
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start = content.find(_HEAP)
         while start >= 0:
-            place = start + len(_HEAP) + _SIZE.size
-            size = _SIZE.unpack_from(content, start + len(_HEAP))[0] if place <= len(content) else 0
+            offset = start + len(_HEAP) + _SIZE.size
+            size = _SIZE.unpack_from(content, start + len(_HEAP))[0] if offset <= len(content) else 0
             end = min(start + size, len(content))
-            while place + _OBJECT.size <= end:
-                number, _, _, size = _OBJECT.unpack_from(content, place)
+            while offset + _OBJECT.size <= end:
+                number, _, _, size = _OBJECT.unpack_from(content, offset)
                 steps -= 1
                 if (number == 0 and size < _OBJECT.size) or steps < 0:
                     raise UnsafeFileError("its texts are damaged")
-                place += size if number == 0 else _OBJECT.size + -(-size // 8) * 8
+                offset += size if number == 0 else _OBJECT.size + -(-size // 8) * 8
             start = content.find(_HEAP, start + 1)
 
 
@@ -179,8 +179,8 @@ class _Room:
         self._take_stored(dataset, stored)
         self.take_bytes(count * prod(chunks) * _item_size(dataset))
         if _is_varying(dataset):  # texts may all be the same long one, so that they are looked at one by one
-            for place in np.ndindex(dataset.shape):
-                self.take_bytes(len(dataset[place]))
+            for index in np.ndindex(dataset.shape):
+                self.take_bytes(len(dataset[index]))
 
     def _take_contiguous(self, dataset: h5py.Dataset, stored: int) -> None:
         declared = prod(dataset.shape) * _item_size(dataset)
@@ -194,7 +194,7 @@ class _Room:
         """How long all texts of a variable are, without reading them."""
         offset = dataset.id.get_offset()
         if offset is None:  # a few, next to the variable's name
-            return sum(len(dataset[place]) for place in np.ndindex(dataset.shape))
+            return sum(len(dataset[index]) for index in np.ndindex(dataset.shape))
         count = prod(dataset.shape)
         references = np.fromfile(self._path, _REFERENCE, count, offset=offset)
         if len(references) < count:

@@ -1,4 +1,4 @@
-"""Opening result files: what is in a file decides what comes out."""
+"""Opening result files: the content of a file determines the kind of result."""
 
 from __future__ import annotations
 

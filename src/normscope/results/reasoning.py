@@ -1,4 +1,4 @@
-"""Credit handed on through generated text: from the tokens that a model wrote itself to what made it write them.
+"""Credit passed on through generated text: from the tokens that a model wrote itself to the tokens behind them.
 
 `credit[r]` is what an answer owes to every token before it. A generated token `s` stands there because the model wrote it:
 its credit goes to what made it, in proportion to the positive shares of its own explanation,

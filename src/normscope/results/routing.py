@@ -1,7 +1,6 @@
-"""The routing account of an explanation: what stays with attention weights, which belongs to no token's state.
-
-Half (or another part) of `weight x value` is not the value's but the weight's: that the model looked there. The account is
-conserved: shares, biases and account add up to the value at every layer.
+"""The routing account of an explanation: the share of attention weights, which belongs to no token's state. Half (or
+another part) of `weight x value` is credited to the weight instead of the value. The account is conserved: shares, biases
+and account add up to the value at every layer.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def account_of(dataset: xr.Dataset, *, heads: bool = False) -> xr.DataArray:
             "it by key."
         )
     if heads and names.LOOKED_AT in dataset:
-        raise SelectionError("The account of single heads was not asked for: explain with heads=True.")
+        raise SelectionError("The account of single heads was not requested: explain with heads=True.")
     raise SelectionError(
         "There is no routing account: all credit went to the values. Explain by the pull-back with weights='half'."
     )

@@ -14,7 +14,7 @@ import xarray as xr
 from numpy.typing import ArrayLike
 
 from normscope.chain.measure import Variable
-from normscope.inputs import NO_WORD, TokenSequence
+from normscope.inputs import NO_WORD, NOWHERE, TokenSequence
 
 VERSION = 2
 
@@ -57,7 +57,7 @@ TOKENS: Variables = {
     f"{dimension}{name}": dimension
     for dimension in ("query", "key")
     for name in (
-        *("", "_token", "_special", "_word", "_word_text", "_segment"),
+        *("", "_token", "_special", "_word", "_word_text", "_segment", "_start", "_end", "_turn"),
         *("_row", "_column", "_time", "_group", "_output_token"),
     )
 }
@@ -89,7 +89,7 @@ VARIABLES: Variables = {
 }
 """Everything that the dataset of an analysis may have."""
 
-_TEXTS = ("_token", "_word_text", "_group", "_name", "_products", "prediction", *_SCOPES)
+_TEXTS = ("_token", "_turn", "_word_text", "_group", "_name", "_products", "prediction", *_SCOPES)
 """How the names of variables end that hold texts; all others hold numbers."""
 
 
@@ -166,6 +166,11 @@ def token_coordinates(
     }
     if all(s.segments is not None for s in sequences):
         coordinates[f"{dimension}_segment"] = along([text for s in sequences for text in s.segments or []], np.int64)
+    if all(s.turns is not None for s in sequences):
+        coordinates[f"{dimension}_turn"] = along([turn for s in sequences for turn in s.turns or []], object)
+    if any(s.offsets is not None for s in sequences):
+        offsets = np.array([span for s in sequences for span in s.offsets or [NOWHERE] * len(s)], dtype=np.int64)
+        coordinates |= {f"{dimension}_start": along(offsets[:, 0]), f"{dimension}_end": along(offsets[:, 1])}
     if all(s.grid is not None for s in sequences):
         grid = np.array([place for s in sequences for place in s.grid or []])
         coordinates |= {f"{dimension}_row": along(grid[:, 0]), f"{dimension}_column": along(grid[:, 1])}

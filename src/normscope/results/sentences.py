@@ -1,7 +1,7 @@
 """Sentences as units of an explanation: which tokens make up each sentence of what was read.
 
 Found in the text that the tokens spell, so that token ids and slow tokenizers work, too. Special tokens and attention sinks
-stay units of their own: a sink gets its share whatever it says, and would hide the sentence that it begins.
+stay units of their own: a sink gets its share whatever the token is, and would hide the sentence that it begins.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ import numpy as np
 import xarray as xr
 
 from normscope.inputs import NO_WORD
-from normscope.inputs.units import units_of
+from normscope.inputs.units import NO_SPAN, span_of_tokens, units_of
 from normscope.results.explanation_schema import SINK
-from normscope.results.spans import NO_SPAN, span_of_tokens
 from normscope.results.tokens import LINE_BREAK, pieces
 
 

@@ -1,4 +1,4 @@
-"""The result of a similarity: how much every pair of tokens of two texts puts into it, and its proof.
+"""The result of a similarity: how much every pair of tokens of two texts contributes, and the proof.
 
 A thin, read-only view on a dataset with a written schema, like `Analysis` and `Explanation`.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Cell(NamedTuple):
-    """One cell of the table: a token of each text, their positions, and what the two put into the similarity."""
+    """One cell of the table: a token of each text, their positions, and their contribution to the similarity."""
 
     first: str
     second: str
@@ -129,32 +129,32 @@ class Similarity(Result):
 
     @property
     def table(self) -> xr.DataArray:
-        """`[first, second]`, signed: what every pair of tokens puts into the similarity."""
+        """`[first, second]`, signed: the contribution of every pair of tokens to the similarity."""
         return self._of_table(names.TABLE)
 
     @property
     def first_margin(self) -> xr.DataArray:
-        """`[first]`: what every token of the first text does with the bias of the second text's embedding."""
+        """`[first]`: the product of every token of the first text with the bias of the second text's embedding."""
         return self._of_table("first_margin")
 
     @property
     def second_margin(self) -> xr.DataArray:
-        """`[second]`: what every token of the second text does with the bias of the first text's embedding."""
+        """`[second]`: the product of every token of the second text with the bias of the first text's embedding."""
         return self._of_table("second_margin")
 
     @property
     def constant(self) -> float:
-        """What the biases of both embeddings do with each other: it belongs to no token."""
+        """The product of the biases of both embeddings, which belongs to no token."""
         return float(self._of_table(names.CONSTANT))
 
     @property
     def first(self) -> xr.DataArray:
-        """`[first]`: what each token of the first text does for the similarity, its row of the table and its margin."""
+        """`[first]`: the share of each token of the first text: its row of the table plus its margin."""
         return self._share("first", "second")
 
     @property
     def second(self) -> xr.DataArray:
-        """`[second]`: what each token of the second text does for the similarity, its column of the table and its margin."""
+        """`[second]`: the share of each token of the second text: its column of the table plus its margin."""
         return self._share("second", "first")
 
     @property
@@ -169,9 +169,9 @@ class Similarity(Result):
 
     @property
     def matches(self) -> xr.DataArray | None:
-        """`[first]`: of late interaction, how similar the vector of every token is to the best of the second text.
+        """`[first]`: for late interaction, how similar the vector of every token is to its best match in the second text.
 
-        The coordinate `match` is the position of that token there, -1 for tokens that look for none. `None` elsewhere.
+        The coordinate `match` is the position of that token there, -1 for tokens without a match. `None` elsewhere.
         """
         if names.MATCH not in self._dataset:
             return None

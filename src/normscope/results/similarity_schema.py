@@ -23,7 +23,10 @@ TABLE, CONSTANT = "table", "constant"
 MARGIN, SHARE, BIAS, PROMPT = "margin", "share", "bias", "prompt"
 MATCH, MATCH_VALUE = "first_match", "first_match_value"
 
-_OF_TOKENS = ("", "_token", "_special", "_word", "_word_text", "_row", "_column", f"_{PROMPT}")
+_OF_TOKENS = (
+    *("", "_token", "_special", "_word", "_word_text", "_start", "_end"),
+    *("_row", "_column", f"_{PROMPT}"),
+)
 
 VARIABLES: schema.Variables = {
     **{f"{side}{name}": side for side in SIDES for name in _OF_TOKENS},
@@ -59,8 +62,8 @@ class Account:
 
 @dataclass(frozen=True)
 class Matches:
-    """Of late interaction, for every token of the first text: the token of the second that it matched (-1 where none
-    was looked for), and how similar their vectors are, which adds up to the value."""
+    """For late interaction, for every token of the first text: the token of the second that it matched (-1 for tokens
+    without a match), and how similar their vectors are, which adds up to the value."""
 
     tokens: np.ndarray
     values: np.ndarray

@@ -6,7 +6,6 @@ characters are in (white space aside), or with what was left out.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args, overload
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Literal, get_args, overload
 import numpy as np
 
 from normscope.errors import InputError, listing
-from normscope.inputs.units import CharacterSpan
 from normscope.results.views import view
 
 if TYPE_CHECKING:
@@ -22,9 +20,6 @@ if TYPE_CHECKING:
 
 Rank = Literal["sum", "mean", "positive"]
 """Spans are ranked by their share, by the mean share of their tokens, or by the positive shares of their tokens alone."""
-
-NO_SPAN = -1
-"""The span of a token that is in none."""
 
 
 @dataclass(frozen=True)
@@ -159,43 +154,3 @@ class Spans(Sequence[Span]):
     def __repr__(self) -> str:
         left = listing(span.text for span in self.left_out)
         return f"Spans({len(self)} of unit {self.unit!r}, value={self.value:.4f}, left out: {left})"
-
-
-def span_of_tokens(text: str, offsets: Sequence[CharacterSpan], spans: Sequence[CharacterSpan]) -> np.ndarray:
-    """For every token the number of the span that most of its characters are in, or `NO_SPAN`.
-
-    White space counts only for tokens that are nothing else. Spans are in any order, and must not overlap.
-    """
-    order = sorted(range(len(spans)), key=lambda number: spans[number])
-    starts = [spans[number][0] for number in order]
-    _check_apart([spans[number] for number in order])
-    found = np.full(len(offsets), NO_SPAN)
-    for token, offset in enumerate(offsets):
-        start, end = _inked(text, *offset)
-        most = 0
-        for index in range(max(bisect_right(starts, start) - 1, 0), len(order)):
-            first, last = spans[order[index]]
-            if first >= end:
-                break
-            overlap = min(last, end) - max(first, start)
-            if overlap > most:
-                most, found[token] = overlap, order[index]
-    return found
-
-
-def _inked(text: str, start: int, end: int) -> CharacterSpan:
-    """The characters of a token without the white space around them, unless it is nothing else."""
-    inside = text[start:end]
-    if not inside.strip():
-        return start, end
-    return start + len(inside) - len(inside.lstrip()), start + len(inside.rstrip())
-
-
-def _check_apart(spans: Sequence[CharacterSpan]) -> None:
-    for (start, end), after in zip(spans, [*spans[1:], None], strict=True):
-        if end <= start:
-            raise InputError(f"A span ends after it starts, and {start} to {end} does not.")
-        if after is not None and after[0] < end:
-            raise InputError(
-                f"The spans {start} to {end} and {after[0]} to {after[1]} overlap, so that their shares would count twice."
-            )

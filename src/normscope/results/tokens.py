@@ -79,7 +79,7 @@ def pieces(tokens: Sequence[object], special: Sequence[bool] | None = None) -> l
     read = _reader(plain)
     spaced = [Piece(name, True) if flag else _visible(read(name)) for name, flag in zip(names, flags, strict=True)]
     return [
-        piece._replace(spaced=bool(place) and (piece.spaced or flags[place - 1])) for place, piece in enumerate(spaced)
+        piece._replace(spaced=bool(index) and (piece.spaced or flags[index - 1])) for index, piece in enumerate(spaced)
     ]
 
 
@@ -134,4 +134,4 @@ def _bytes_by_character() -> dict[str, int]:
     """The alphabet in which byte-level tokenizers write bytes: printable Latin 1 as itself, the rest from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    return {chr(byte): byte for byte in printable} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + index): byte for index, byte in enumerate(others)}

@@ -1,4 +1,4 @@
-"""How a result shows itself: the functions that draw, write and explore it, imported by name on first use.
+"""The views of a result: the functions that draw, write and explore it, imported by name on first use.
 
 Results lie below `output`, `plots` and `explorer`, which take results as arguments. The methods `plot`, `save` and `explore`
 are shorthands for functions there, so a result knows them only by name, as pandas knows its plotting backends.

@@ -79,9 +79,9 @@ def _units(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
         )
     groups = dataset["key_group"].values if dimension == "key" else [""] * len(words)
     members: dict[tuple[str, int, int], list[int]] = {}
-    for place, (group, word) in enumerate(zip(groups, words, strict=True)):
-        alone = place if word == NO_WORD else NO_WORD
-        members.setdefault((str(group), int(word), alone), []).append(place)
+    for index, (group, word) in enumerate(zip(groups, words, strict=True)):
+        alone = index if word == NO_WORD else NO_WORD
+        members.setdefault((str(group), int(word), alone), []).append(index)
     return [np.array(places) for places in members.values()]
 
 
@@ -96,8 +96,10 @@ def _reduce(values: np.ndarray, axis: int, units: list[np.ndarray], reduction: s
 def _unit_coordinates(
     dataset: xr.Dataset, dimension: str, units: list[np.ndarray]
 ) -> dict[str, tuple[str, np.ndarray]]:
-    first = np.array([places[0] for places in units])
+    first, last = (np.array([places[end] for places in units]) for end in (0, -1))
     names = [str(name) for name, c in dataset.coords.items() if c.dims == (dimension,)]
     coordinates = {name: (dimension, dataset[name].values[first]) for name in names}
+    if f"{dimension}_end" in coordinates:
+        coordinates[f"{dimension}_end"] = dimension, dataset[f"{dimension}_end"].values[last]
     coordinates[f"{dimension}_token"] = dimension, dataset[f"{dimension}_word_text"].values[first]
     return coordinates

@@ -59,7 +59,7 @@ Record = dict[str, tuple[int, int]]
 
 
 class ZarrStore(WrapperStore[LocalStore]):
-    """A Zarr folder. It notes what is written, and returns nothing that is not as it was written.
+    """A Zarr folder. It records what is written, and returns nothing that differs from it.
 
     `needed` are files that have to be there although no record says so, as in folders of earlier versions.
     """
@@ -130,7 +130,7 @@ def open_checked(folder: Path, array: str) -> ZarrStore:
 
 
 def lazy(store: ZarrStore, array: str, path: Path) -> xr.Variable:
-    """An array that is read when it is looked at, as far as it is."""
+    """An array that is loaded lazily, chunk by chunk."""
     values: object = zarr.open_array(store, path=array, mode="r", zarr_format=2)
     attributes = dict(values.attrs)
     dimensions = attributes.pop("_ARRAY_DIMENSIONS")
@@ -222,7 +222,7 @@ def _checksum(content: bytes) -> tuple[int, int]:
 # Owns the folder while it is made: it has another name until it is complete.
 
 _ROWS = 256
-"""Query rows of a chunk: what is read together when a part of a map is looked at."""
+"""Query rows of a chunk: they are read together when a part of a map is accessed."""
 
 
 class MapStore:
@@ -349,7 +349,7 @@ def write_rest(dataset: xr.Dataset, store: ZarrStore) -> None:
 
 
 def read_zarr(path: str | Path) -> xr.Dataset:
-    """The dataset of a folder. Its maps are read when they are looked at, as far as they are."""
+    """The dataset of a folder. Maps are loaded lazily, chunk by chunk."""
     try:
         dataset = unescaped(_read(Path(path)))
     except FileError:

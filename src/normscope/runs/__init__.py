@@ -6,46 +6,42 @@ tables are the same to the last bit. What is computed for a sequence is up to th
 
 from __future__ import annotations
 
-import time
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Unpack, cast
 
-from normscope.errors import InputError, require_corpus_extra
+from normscope.errors import require_corpus_extra
 
 require_corpus_extra("A corpus run")
 
-from transformers import PreTrainedModel
-
-from normscope.analyzer import Analyzer
 from normscope.corpora import Corpus, CorpusOptions
 from normscope.experiments import Experiment, Outcome, experiment
 from normscope.experiments.tables import Table
-from normscope.models.options import LoadingOptions, ModelOptions
-from normscope.options import MOST_JOBS, Masking, with_keywords
+from normscope.models.options import LoadingOptions
+from normscope.options import Masking, with_keywords
 from normscope.request import RunOptions, RunSettings
 from normscope.runs import output
-from normscope.runs.cost import RunCost, announce_costs, cost_of
-from normscope.runs.driver import Driver, RunInterrupted
-from normscope.runs.engines import ChangedModelError, Engine, InProcess, Processes, WorkerError
-from normscope.runs.folder import AnotherRunError, RunFolder, RunInProgressError, locked_folder, mirrored_folder
-from normscope.runs.mirror import is_url
+from normscope.runs.cost import RunCost, cost_of
+from normscope.runs.driver import RunInterrupted
+from normscope.runs.engines import ChangedModelError, Engine, WorkerError
+from normscope.runs.explaining import ExplainedCorpus, explain_corpus
+from normscope.runs.folder import AnotherRunError, RunInProgressError
 from normscope.runs.output import manifest_of
 from normscope.runs.settings import Settings, arithmetic
-from normscope.runs.spool import spooled
+from normscope.runs.starting import AnyModel, How, started
 
 __all__ = [
     "AnotherRunError",
     "ChangedModelError",
+    "ExplainedCorpus",
     "RunCost",
     "RunInProgressError",
     "RunInterrupted",
     "RunResult",
     "WorkerError",
     "cost_of",
+    "explain_corpus",
     "run",
     "settings_of",
 ]
@@ -78,7 +74,7 @@ class RunKeywords(RunOptions, CorpusOptions, total=False):
 def run(
     experiments: str | Experiment | Sequence[str | Experiment],
     *,
-    model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None = None,
+    model: AnyModel = None,
     corpus: str | Path | Corpus | Sequence[str] | None = None,
     out: str | Path | None = None,
     options: Mapping[str, Mapping[str, object]] | None = None,
@@ -126,19 +122,12 @@ def run(
         >>> result.tables["mixing-ratio"].num_rows > 0
         True
     """
-    source = _source(model, loading, jobs)
     all_settings = settings_of(experiments, corpus=corpus, options=options, **settings)
-    with ExitStack() as exits:
-        folder = exits.enter_context(_folder(out))
-        analyzer = model if isinstance(model, Analyzer) else Analyzer.from_options(cast(ModelOptions, source))
-        spool = exits.enter_context(spooled(folder.path, all_settings.shard_size))
-        driver = Driver(all_settings, analyzer, folder, spool)
-        started = time.monotonic()
-        record = driver.prepare(overwrite=overwrite)
-        expected = announce_costs(driver, printed=progress is not False)
-        driver.compute(engine or (InProcess(analyzer) if jobs == 1 else Processes(jobs)), source, progress=progress)
+    with started(all_settings, model, loading, out, How(jobs, overwrite, progress, engine)) as begun:
+        driver, folder = begun.driver, begun.folder
+        expected = begun.compute()
         outcomes = driver.finish()
-        manifest = {**manifest_of(driver, record, outcomes, time.monotonic() - started), "expected": expected}
+        manifest = {**manifest_of(driver, begun.record, outcomes, begun.seconds), "expected": expected}
         if out is not None:
             output.write(folder.path, outcomes, manifest)
             folder.publish()
@@ -173,37 +162,6 @@ def _divided(settings: RunKeywords) -> tuple[RunSettings, CorpusOptions]:
     own["ranks"] = None if own.get("ranks") is None else str(own["ranks"])
     others = {name: value for name, value in settings.items() if name not in known}
     return RunSettings(**own), cast(CorpusOptions, others)
-
-
-@contextmanager
-def _folder(out: str | Path | None) -> Generator[RunFolder]:
-    """The folder in which a run works: that of a path, or one on this machine for a URL or for none."""
-    if isinstance(out, str) and is_url(out):
-        with mirrored_folder(out) as folder:
-            yield folder
-        return
-    with ExitStack() as exits:
-        path = exits.enter_context(TemporaryDirectory(prefix="normscope-run-")) if out is None else out
-        yield exits.enter_context(locked_folder(Path(path)))
-
-
-def _source(
-    model: str | Path | PreTrainedModel | ModelOptions | Analyzer | None, loading: LoadingOptions | None, jobs: int
-) -> ModelOptions | None:
-    """The options to load the model with; `None` for an analyzer."""
-    if jobs < 1:
-        raise InputError(f"jobs is at least 1, not {jobs}.")
-    if jobs > MOST_JOBS:
-        raise InputError(f"jobs is at most {MOST_JOBS}, not {jobs}: each process loads the model.")
-    if isinstance(model, Analyzer | ModelOptions):
-        if loading:
-            raise InputError("The model already has its loading options: leave out `loading`.")
-        source = model if isinstance(model, ModelOptions) else None
-    else:
-        source = ModelOptions.of(model, loading or {})
-    if jobs > 1 and (source is None or source.is_live):
-        raise InputError("Several processes each load the model: name it (or its folder) instead of passing it.")
-    return source
 
 
 def _with_masking(item: Experiment, masking: Masking) -> Experiment:

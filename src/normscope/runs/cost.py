@@ -32,7 +32,7 @@ _WORTH_TIMING = 8
 def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, object]]:
     """The model calls and seconds to expect of every experiment that runs the model itself.
 
-    Times a sequence, and writes to standard error, only if the estimate is printed.
+    Times a few sequences of median length, and writes to standard error, only if the estimate is printed.
     """
     trials = [experiment for experiment in driver.settings.experiments if isinstance(experiment, Trial)]
     items = [item for shard in driver.spool.shards(lambda index: not driver.shards.done(index)) for item in shard.items]
@@ -43,10 +43,12 @@ def announce_costs(driver: Driver, *, printed: bool) -> dict[str, dict[str, obje
         seconds: float | None = None
         if printed and len(items) >= _WORTH_TIMING:
             trial.examine(driver.analyzer, items[0], driver.settings.seed)  # warm-up
-            middle = items[len(items) // 2]
+            first = max(0, len(items) // 2 - trial.timed // 2)
+            middle = items[first : first + trial.timed]
             started = time.perf_counter()
-            trial.examine(driver.analyzer, middle, driver.settings.seed)
-            seconds_per_call = (time.perf_counter() - started) / trial.calls(driver.facts, middle.length)
+            trial.examine_all(driver.analyzer, middle, driver.settings.seed)
+            timed = sum(trial.calls(driver.facts, item.length) for item in middle)
+            seconds_per_call = (time.perf_counter() - started) / timed
             seconds = round(seconds_per_call * calls, 1)
         costs[trial.name] = {"sequences": len(items), "calls": calls, "unit": trial.unit, "seconds": seconds}
         if printed:

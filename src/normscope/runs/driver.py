@@ -23,6 +23,7 @@ from normscope.corpora.tokenize import TOO_LONG
 from normscope.errors import FileError, InputError, listing
 from normscope.experiments import ModelFacts, Needs, Outcome, Partial, RunFacts
 from normscope.experiments.base import Approximated
+from normscope.experiments.faithfulness.base import Trial
 from normscope.experiments.observer import APPROXIMATION, COMPLETENESS, Plan, check_ids, special_ids
 from normscope.models.options import ModelOptions
 from normscope.runs.engines import IDENTITY, ChangedModelError, Engine, Work, WorkerError
@@ -32,6 +33,10 @@ from normscope.runs.spool import Spool
 
 _CLARK_SEQUENCES = 992
 """Number of sequences of the Wikipedia excerpts of Clark et al.: in their format, this is the papers' corpus."""
+
+
+CANNOT = "cannot be explained"
+"""How texts are counted that an experiment which runs the model cannot examine."""
 
 
 class RunInterrupted(KeyboardInterrupt):
@@ -65,6 +70,11 @@ class Driver:
     def needs_corpus(self) -> bool:
         return any(needs.corpus for needs in self.needs.values())
 
+    @property
+    def _needs_pairs(self) -> bool:
+        """Whether a model with two stacks is given what its decoder reads by the corpus."""
+        return not all(isinstance(item, Trial) and item.pairs_itself for item in self.settings.experiments)
+
     def prepare(self, *, overwrite: bool) -> dict[str, object]:
         """Read the corpus and claim the folder for this run; returns the record of its settings."""
         before = _stamps(self.settings.corpus)
@@ -95,7 +105,7 @@ class Driver:
     def _checked(self, items: Iterator[Item]) -> Iterator[Item]:
         """The sequences; the first that lacks what an experiment needs is an error."""
         for item in items:
-            if self.analyzer.family.encoder is not None and item.target is None:
+            if self._needs_pairs and self.analyzer.family.encoder is not None and item.target is None:
                 raise InputError(
                     f"{self.analyzer.name} is an encoder-decoder model: its corpus is sentence pairs (--format pairs). "
                     f"Its encoder alone reads any corpus (--stack encoder)."
@@ -103,7 +113,17 @@ class Driver:
             check_ids(self.analyzer, item)
             for name, needs in self.needs.items():
                 _check_item(name, needs, item)
-            yield item
+            if self._is_usable(item):
+                yield item
+
+    def _is_usable(self, item: Item) -> bool:
+        """Whether the experiments that run the model can examine a sequence; one that they cannot is a bad row."""
+        for trial in self.settings.experiments:
+            problem = trial.problem_of(self.analyzer, item) if isinstance(trial, Trial) else None
+            if problem is not None:
+                self.problems.bad_row(item.where, CANNOT, problem)
+                return False
+        return True
 
     def compute(self, engine: Engine, model: ModelOptions | None, *, progress: bool | None) -> None:
         """Compute and write the shards that are missing."""

@@ -83,6 +83,11 @@ class RunFolder:
                 f"The older run in {str(self.path)!r} cannot be removed: {error.strerror or error}."
             ) from error
 
+    def discard(self) -> None:
+        """Remove all that a run of no more use has in the folder, but not what is of nobody's run."""
+        self._clear()
+        (self.path / SETTINGS).unlink(missing_ok=True)
+
     def publish(self) -> None:
         """Copy what a finished run has written to the mirror, its manifest last."""
         if self.mirror is None:

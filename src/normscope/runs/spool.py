@@ -39,6 +39,7 @@ def to_json(item: Item) -> dict[str, object]:
         "evidence": None if item.evidence is None else asdict(item.evidence),
         "compared": None if item.compared is None else asdict(item.compared),
         "asked": None if item.asked is None else asdict(item.asked),
+        "label": item.label,
     }
 
 
@@ -47,15 +48,16 @@ def from_json(value: dict[str, Any]) -> Item:
     return Item(
         number=value["number"],
         where=value["where"],
-        sequence=TokenSequence(**value["sequence"]),
+        sequence=_read(value["sequence"]),
         entities=_array(value["entities"]),
-        target=None if value["target"] is None else TokenSequence(**value["target"]),
+        target=None if value["target"] is None else _read(value["target"]),
         source_words=_array(value["source_words"]),
         target_words=_array(value["target_words"]),
         gold=None if value["gold"] is None else _gold(*value["gold"]),
         evidence=None if value["evidence"] is None else _evidence(**value["evidence"]),
         compared=None if value["compared"] is None else _compared(**value["compared"]),
         asked=None if value["asked"] is None else _asked(**value["asked"]),
+        label=tuple(value["label"]) if isinstance(value["label"], list) else value["label"],
     )
 
 
@@ -67,7 +69,15 @@ def _sequence(sequence: TokenSequence) -> dict[str, object]:
         "word_ids": sequence.word_ids,
         "words": sequence.words,
         "text": sequence.text,
+        "segments": sequence.segments,
+        "offsets": sequence.offsets,
+        "turns": sequence.turns,
     }
+
+
+def _read(value: dict[str, Any]) -> TokenSequence:
+    offsets: list[list[int]] | None = value.pop("offsets")
+    return TokenSequence(**value, offsets=None if offsets is None else [(start, end) for start, end in offsets])
 
 
 def _evidence(collection: str, good: int, bad: int, places: list[int]) -> EvidenceTokens:
@@ -191,4 +201,5 @@ def _checksum(index: int, block: bytes) -> bytes:
 
 def _token_ids(item: Item) -> str:
     ids = [item.token_ids, *([] if item.target is None else [item.target.features["input_ids"]])]
-    return repr([list(map(int, sequence)) for sequence in ids])
+    labels = [] if item.label is None else [item.label]
+    return repr([*(list(map(int, sequence)) for sequence in ids), *labels])

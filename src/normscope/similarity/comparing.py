@@ -63,11 +63,11 @@ class Comparison:
         plain = self.encoders.embeddings(texts) if self.with_table else None
         recorded = self._recorded(texts if len(texts) == 2 else [first])
         decomposed = Decomposed(recorded[0])
-        for place, second in enumerate(seconds):
+        for index, second in enumerate(seconds):
             if tell is not None:
-                tell(place, len(seconds))
+                tell(index, len(seconds))
             passage = recorded[1] if len(texts) == 2 else self._recorded([second])[0]
-            own, other = (recorded[0].embedding, passage.embedding) if plain is None else (plain[0], plain[place + 1])
+            own, other = (recorded[0].embedding, passage.embedding) if plain is None else (plain[0], plain[index + 1])
             value, matched = self._value(own, other, first, second)
             account, error = self._account(decomposed, Decomposed(passage), matched, value)
             described = (_described(first), _described(second))

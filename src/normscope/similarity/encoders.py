@@ -87,11 +87,11 @@ class Encoders:
         """The results for all images and for all texts, in the order of the inputs."""
         found: dict[int, _T] = {}
         for images in (False, True):
-            places = [place for place, each in enumerate(inputs) if each.is_image == images]
+            places = [index for index, each in enumerate(inputs) if each.is_image == images]
             if places:
-                some = [inputs[place] for place in places]
+                some = [inputs[index] for index in places]
                 found |= zip(places, compute(self.encoder(some[0]), some), strict=True)
-        return [found[place] for place in range(len(inputs))]
+        return [found[index] for index in range(len(inputs))]
 
 
 class InputReader:

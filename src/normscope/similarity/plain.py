@@ -46,10 +46,10 @@ def bare(model: Model) -> Model:
 def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
     """The texts in batches of similar lengths, so that little is padded; what no token attends to is masked."""
     for group in _alike(texts):
-        for batch in model.batches([texts[place].sequence for place in group]):
-            placed = replace(batch, indices=[group[place] for place in batch.indices])
-            for row, place in enumerate(placed.indices):
-                if (start := texts[place].unattended) is not None:
+        for batch in model.batches([texts[index].sequence for index in group]):
+            placed = replace(batch, indices=[group[index] for index in batch.indices])
+            for row, index in enumerate(placed.indices):
+                if (start := texts[index].unattended) is not None:
                     batch.features["attention_mask"][row, start:] = 0
             yield placed
 
@@ -57,11 +57,11 @@ def batches_of(model: Model, texts: Sequence[TextInput]) -> Iterator[Batch]:
 def _alike(texts: Sequence[TextInput]) -> list[list[int]]:
     """The indices of texts of similar lengths together, longest first."""
     groups: list[list[int]] = []
-    for place in sorted(range(len(texts)), key=lambda place: -len(texts[place].sequence)):
-        if groups and len(texts[place].sequence) >= _SIMILAR * len(texts[groups[-1][0]].sequence):
-            groups[-1].append(place)
+    for index in sorted(range(len(texts)), key=lambda index: -len(texts[index].sequence)):
+        if groups and len(texts[index].sequence) >= _SIMILAR * len(texts[groups[-1][0]].sequence):
+            groups[-1].append(index)
         else:
-            groups.append([place])
+            groups.append([index])
     return groups
 
 
@@ -80,9 +80,9 @@ def embeddings(
         done += len(batch.indices)
         with model_lock(whole.module), torch.no_grad():
             states = model.run(batch, head=False).last_hidden_state
-            for row, (place, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
-                found[place] = _checked(embedding(spec, states[row, :length], texts[place]), model, texts[place])
-    return [found[place] for place in range(len(texts))]
+            for row, (index, length) in enumerate(zip(batch.indices, batch.lengths, strict=True)):
+                found[index] = _checked(embedding(spec, states[row, :length], texts[index]), model, texts[index])
+    return [found[index] for index in range(len(texts))]
 
 
 def embedding(spec: EmbeddingSpec, states: Float[Tensor, "token d"], text: TextInput) -> Rows:

@@ -53,12 +53,12 @@ def record(
     for batch in batches_of(model, texts):
         with model_lock(whole.module):
             passed = list(_Pass(model, batch, arithmetic).run())
-        for place, layers, states in passed:
+        for index, layers, states in passed:
             with torch.no_grad():
-                head = embedding_trace(states, spec, texts[place])
+                head = embedding_trace(states, spec, texts[index])
             model.proof.embedding(head)
-            found[place] = RecordedText(texts[place], layers, head)
-    return [found[place] for place in range(len(texts))]
+            found[index] = RecordedText(texts[index], layers, head)
+    return [found[index] for index in range(len(texts))]
 
 
 class _Pass:
@@ -75,9 +75,9 @@ class _Pass:
         listener = HeadListener(model.module, model.family, lengths, dtype=self.dtype, head=end)
         side = Side(model.family.stack, lengths, model.layers, self._keep)
         model.capture(self.batch, [side], dtype=self.dtype, head=listener)
-        for place, layers, states in zip(self.batch.indices, self.layers, listener.traces(), strict=True):
+        for index, layers, states in zip(self.batch.indices, self.layers, listener.traces(), strict=True):
             self._check_joined(layers[-1], states.states, "the pooling", len(layers))
-            yield place, layers, states
+            yield index, layers, states
 
     def _keep(self, layer: int, sequence: int, trace: LayerTrace) -> None:
         self.model.proof.layer(trace, f"layer {layer}")

@@ -40,18 +40,18 @@ def best_passages(
     """The `top` passages, best first. Only these, and one batch of all others, are in memory at a time."""
     (own,) = comparison.encoders.embeddings([query])
     best: list[Hit] = []
-    place = 0
+    index = 0
     for texts in _chunks(passages):
         if tell is not None:
-            tell(place, place + len(texts))
+            tell(index, index + len(texts))
         read = [reader.read(text, "document" if query.task == "query" else None, prompt) for text in texts]
         others = comparison.encoders.embeddings(read)
         hits = [
-            Hit(place + number, comparison.value(own, other, query, text), text)
+            Hit(index + number, comparison.value(own, other, query, text), text)
             for number, (other, text) in enumerate(zip(others, read, strict=True))
         ]
         best = nlargest(top, [*best, *hits], key=lambda hit: hit.value)
-        place += len(texts)
+        index += len(texts)
     if not best:
         raise InputError("The corpus is empty: it has no passage to search in.")
     return best

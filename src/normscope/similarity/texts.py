@@ -37,7 +37,7 @@ class TextInput:
     @property
     def is_prompt(self) -> list[bool]:
         """Which tokens belong to the prompt."""
-        return [place < self.prompt_length and not special for place, special in enumerate(self.sequence.special)]
+        return [index < self.prompt_length and not special for index, special in enumerate(self.sequence.special)]
 
 
 def read_image(model: Model, image: Any, prompt: str | None = None) -> TextInput:

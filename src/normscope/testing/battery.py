@@ -181,22 +181,22 @@ def _check_layers(
     chained = _Chained(model, stacks, tolerance)
 
     def consume(name: str, layer: int, sequence: int, trace: LayerTrace) -> None:
-        place = f"layer {layer} of the {name}, sequence {sequence}"
+        where = f"layer {layer} of the {name}, sequence {sequence}"
         scopes = scopes_of(trace.components)
         result = results[name, layer, sequence] = decompose(trace, scopes)
         for scope, errors in result.errors.items():
             figures.completeness = max(figures.completeness, float(errors.amax()))
             assert float(errors.amax()) <= tolerance, (
-                f"not complete after {scope} in {place}: {float(errors.amax()):.1e}"
+                f"not complete after {scope} in {where}: {float(errors.amax()):.1e}"
             )
-        figures.oracle = max(figures.oracle, _assert_oracle(trace, result, tolerance, place))
-        _assert_below_attention(trace, tolerance, place)
+        figures.oracle = max(figures.oracle, _assert_oracle(trace, result, tolerance, where))
+        _assert_below_attention(trace, tolerance, where)
         chained.check(name, layer, sequence, trace)
         cheap = mixing_ratios(trace, scopes)
         for scope, ratio in cheap.mixing.items():
-            assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {place}")
+            assert_close(result.mixing[scope], ratio, tolerance, f"cheap mixing ratio at {scope} in {where}")
         if layer == stacks[name].depth(model.config):
-            _assert_plain(trace, plain[name][sequence], tolerance, place)
+            _assert_plain(trace, plain[name][sequence], tolerance, where)
 
     _capture(family, model, inputs, consume)
     assert results, "no block was captured"
@@ -204,11 +204,11 @@ def _check_layers(
     return results
 
 
-def _assert_plain(trace: LayerTrace, own: Tensor, tolerance: float, place: str) -> None:
+def _assert_plain(trace: LayerTrace, own: Tensor, tolerance: float, where: str) -> None:
     """The captured output of a stack is that of a plain pass with the model's own attention implementation."""
     output = trace.states[-1]
-    assert output is not None, f"the state after the last component of {place} is not seen"
-    what = f"the captured pass against the plain one in {place}"
+    assert output is not None, f"the state after the last component of {where} is not seen"
+    what = f"the captured pass against the plain one in {where}"
     assert_close(output, own[: trace.length], tolerance, what)
 
 
@@ -235,36 +235,36 @@ class _Chained:
             assert between is None or self.changed[name], f"{between} changes nothing between the blocks of the {name}"
 
 
-def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, place: str) -> float:
+def _assert_oracle(trace: LayerTrace, result: LayerResult, tolerance: float, where: str) -> float:
     errors: list[float] = []
     for scope, truth in oracle(trace).items():
-        what = f"map at {scope} against the oracle in {place}"
+        what = f"map at {scope} against the oracle in {where}"
         errors.append(assert_close(result.maps[scope], truth.map, tolerance, what))
-        what = f"mixing ratio at {scope} in {place}"
+        what = f"mixing ratio at {scope} in {where}"
         errors.append(assert_close(result.mixing[scope], truth.mixing_ratio, tolerance, what))
     return max(errors)
 
 
-def _assert_below_attention(trace: LayerTrace, tolerance: float, place: str) -> None:
+def _assert_below_attention(trace: LayerTrace, tolerance: float, where: str) -> None:
     """From the block's input (the encoder's output) to the values, and to what a parallel feed-forward reads."""
     for step in trace.steps:
         if isinstance(step, Attention):
             source = step.source
-            assert source is not None, f"what the values of {step.name} are made of is not known in {place}"
+            assert source is not None, f"what the values of {step.name} are made of is not known in {where}"
             if not isinstance(step, CrossAttention):
                 assert torch.equal(source.states, trace.hidden), (
-                    f"{step.name} does not read the block's input in {place}"
+                    f"{step.name} does not read the block's input in {where}"
                 )
             values = (source.projection.double() @ _after(source.steps, source.states).T).mT
             if source.slopes is not None:
                 values = values.repeat(step.taps, 1, 1) * source.slopes.double()
             if source.constant is not None:
                 values = values + source.constant.double()
-            what = f"values of {step.name} recomputed from the states before it in {place}"
+            what = f"values of {step.name} recomputed from the states before it in {where}"
             assert_close(values, step.values, tolerance, what)
         elif isinstance(step, OwnFeedForward):
             steps = () if step.norm is None else (step.norm,)
-            what = f"what the feed-forward parallel to the attention reads in {place}"
+            what = f"what the feed-forward parallel to the attention reads in {where}"
             assert_close(_after(steps, trace.hidden), step.hidden, tolerance, what)
 
 
@@ -360,7 +360,7 @@ def _forward_logits(model: PreTrainedModel, head: Head, inputs: Mapping[str, obj
         return given_logits(model, head, model(**inputs))
 
 
-def _assert_certificate(trace: HeadTrace, tolerance: float, place: str) -> Tensor:
+def _assert_certificate(trace: HeadTrace, tolerance: float, where: str) -> Tensor:
     """The sum of the tokens and the bias, for a few logits and a difference of two; gives the relevance of the tokens."""
     rows, labels = trace.logits.shape
     targets = [Target(row, {label: 1.0}) for row in {0, rows // 2, rows - 1} for label in {0, labels // 2, labels - 1}]
@@ -369,5 +369,5 @@ def _assert_certificate(trace: HeadTrace, tolerance: float, place: str) -> Tenso
     relevance = pulled.relevance(trace.states)
     largest = trace.logits.abs().nan_to_num(posinf=0).max()
     error = (relevance.sum(-1) + pulled.bias - values_of(trace, targets)).abs().max() / largest
-    assert error <= tolerance, f"the logits of {place} are off by {float(error):.1e}, allowed {tolerance:.0e}"
+    assert error <= tolerance, f"the logits of {where} are off by {float(error):.1e}, allowed {tolerance:.0e}"
     return relevance

@@ -65,7 +65,7 @@ def _source_lengths(family: Family, inputs: Mapping[str, Tensor], model: PreTrai
     if family.reads == "text":
         return inputs["attention_mask"].sum(-1).tolist()
     count = len(next(iter(inputs.values())))
-    items = [{name: tensor[place] for name, tensor in inputs.items()} for place in range(count)]
+    items = [{name: tensor[index] for name, tensor in inputs.items()} for index in range(count)]
     if family.reads == "image":
         sequences, _ = images.read_images(items, model, None, family.stage)
     else:

@@ -185,8 +185,8 @@ def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> Ora
 def _with_joint_gates(
     attention: Attention, trace: LayerTrace, gated: OracleResult, *, bias_apart: bool
 ) -> OracleResult:
-    """The gate `g(z)` times what it lets through, both on the way from zero: what it lets through takes the mean of `g`
-    on the way, and the rest is the gate's, of the query's own token."""
+    """The gate `g(z)` times its input, both on the path from zero: the input is multiplied by the mean of `g` on the path,
+    and the rest is the gate's share, which belongs to the query's own token."""
     gating = attention.gating
     assert gating is not None
     value, _, _ = path_integrals(gating.activation.function, gating.entering.double())
@@ -194,7 +194,8 @@ def _with_joint_gates(
     gates = torch.ones_like(full) if attention.gates is None else attention.gates.double()
     deviations = None if attention.norm is None else attention.norm.deviations  # those of the model's own state
     norm = 1.0 if deviations is None else deviations.double()
-    by_channel = (gates * value / full / norm).expand(-1, -1, attention.output.shape[1])
+    share = torch.cat([torch.ones_like(gates[: gating.ungated]), (value / full).expand(-1, len(trace.queries), -1)])
+    by_channel = (gates * share / norm).expand(-1, -1, attention.output.shape[1])
     taken = _attend(replace(attention, gates=by_channel, norm=None), trace, bias_apart=bias_apart)
     rest = gated.state - taken.state
     parts = taken.parts.clone()

@@ -134,22 +134,22 @@ class ApproximateExpansion:
         return squares.topk(self.approximation.selected(squares.shape[1]), dim=1, sorted=False).indices
 
     def _sampled_hidden(
-        self, place: int, slopes: Sequence[Tensor | float]
+        self, index: int, slopes: Sequence[Tensor | float]
     ) -> list[Float[Tensor, "sampled_key sampled_row f"]]:
         """For each branch, the sampled parts at every neuron."""
-        pairs = self.pairs[place]
+        pairs = self.pairs[index]
         if self.expands:
-            hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[place]]
+            hidden = [pairs.of_factors(projected) for projected in self.projected.by_group[index]]
         else:
-            by_head = [folded.unflatten(0, pairs.group.output.shape[:2]) for folded in self.folded[place]]
+            by_head = [folded.unflatten(0, pairs.group.output.shape[:2]) for folded in self.folded[index]]
             hidden = [pairs.through(folded) for folded in by_head]
         return [each * (s[pairs.rows] if isinstance(s, Tensor) else s) for each, s in zip(hidden, slopes, strict=True)]
 
-    def _sampled_remainders(self, place: int) -> Float[Tensor, "sample d"]:
+    def _sampled_remainders(self, index: int) -> Float[Tensor, "sample d"]:
         slopes = self.slopes
         if self.chosen is not None:
             slopes = [torch.zeros_like(s).scatter(1, self.chosen, s.gather(1, self.chosen)) for s in slopes]
-        hidden = torch.stack(self._sampled_hidden(place, slopes)).sum(0)
+        hidden = torch.stack(self._sampled_hidden(index, slopes)).sum(0)
         return hidden.flatten(0, 1) @ self.network.output.weight.T
 
     @cached_property
@@ -157,11 +157,11 @@ class ApproximateExpansion:
         matrix, width = self.network.output.weight.T, self.approximation.width(len(self.network.output.weight))
         if width == matrix.shape[1]:
             return Whole(matrix)
-        remainders = torch.cat([self._sampled_remainders(place) for place in range(len(self.groups))])
+        remainders = torch.cat([self._sampled_remainders(index) for index in range(len(self.groups))])
         parts = Samples(views_of(remainders, self.rest.norms))
         known = self.rest.known_samples(self.pairs)
         if self.main is not None:
-            main = [pairs.parts(self._main(place)) for place, pairs in enumerate(self.pairs)]
+            main = [pairs.parts(self._main(index)) for index, pairs in enumerate(self.pairs)]
             known = [Samples(views_of(torch.cat(main), self.rest.norms)), *known]
         directions = Directions(parts, known, width, self.approximation.seed)
         return Sketch.of(matrix, self.rest.norms, directions)
@@ -170,29 +170,29 @@ class ApproximateExpansion:
 
     def tiles(self) -> Iterator[tuple[slice, Approximate]]:
         outputs = {
-            group.kind: [] if self.main is None else [[self._main(place)]] for place, group in enumerate(self.groups)
+            group.kind: [] if self.main is None else [[self._main(index)]] for index, group in enumerate(self.groups)
         }
         stage = FactoredTerms(outputs, {group.kind: group.values for group in self.groups}, self.projection)
         keys = sum(len(group.weights) for group in self.groups)
         height = max(1, (EXPANDED_VECTORS if self.expands else FOLDED_VECTORS) // keys)
         for start in range(0, len(self.sums.queries), height):
             rows = slice(start, min(start + height, len(self.sums.queries)))
-            places = {group.kind: place for place, group in enumerate(self.groups)}
+            places = {group.kind: index for index, group in enumerate(self.groups)}
             weights = {
-                kind: [] if self.main is None else [self.weights[place][:, rows]] for kind, place in places.items()
+                kind: [] if self.main is None else [self.weights[index][:, rows]] for kind, index in places.items()
             }
-            vectors = {kind: self._remainders(place, rows) for kind, place in places.items()}
+            vectors = {kind: self._remainders(index, rows) for kind, index in places.items()}
             yield rows, Approximate(
                 sums=self.sums.select(rows), stage=stage, weights=weights, vectors=vectors,
                 scale=torch.ones_like(self.sums.rows[0, rows, 0]),
             )  # fmt: skip
 
-    def _main(self, place: int) -> Float[Tensor, "head d_head d"]:
+    def _main(self, index: int) -> Float[Tensor, "head d_head d"]:
         """A group's output projection through the main slopes: a factored part of the result."""
         assert self.main is not None
-        scaled = sum(folded * main for folded, main in zip(self.folded[place], self.main, strict=True))
+        scaled = sum(folded * main for folded, main in zip(self.folded[index], self.main, strict=True))
         assert isinstance(scaled, Tensor)
-        return (scaled @ self.network.output.weight.T).unflatten(0, self.groups[place].output.shape[:2])
+        return (scaled @ self.network.output.weight.T).unflatten(0, self.groups[index].output.shape[:2])
 
     @cached_property
     def expands(self) -> bool:
@@ -204,17 +204,17 @@ class ApproximateExpansion:
         )
         return expanding < folding
 
-    def _remainders(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+    def _remainders(self, index: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """The remainder of a tile's queries, as the projection shows it."""
         if self.chosen is not None:
-            return self._of_chosen(place, rows, self.chosen[rows])
+            return self._of_chosen(index, rows, self.chosen[rows])
         if self.patterns:
-            return torch.bmm(self._weighted_values(place, rows), self.pattern_matrices[place].of(rows))
-        return self._expanded(place, rows) if self.expands else self._folded(place, rows)
+            return torch.bmm(self._weighted_values(index, rows), self.pattern_matrices[index].of(rows))
+        return self._expanded(index, rows) if self.expands else self._folded(index, rows)
 
-    def _expanded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+    def _expanded(self, index: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """`(a P * c) S`, some keys and neurons at a time: what is expanded stays in cache."""
-        weights, second = self.weights[place][:, rows], self.projection.second
+        weights, second = self.weights[index][:, rows], self.projection.second
         out = second.new_empty(*weights.shape[:2], second.shape[1])
         some = max(1, EXPANDED_NUMBERS // (NEURONS * weights.shape[1]))
         for first in range(0, len(weights), some):
@@ -222,60 +222,60 @@ class ApproximateExpansion:
             vectors = out[keys].flatten(0, 1)
             for start in range(0, len(second), NEURONS):
                 neurons = slice(start, min(start + NEURONS, len(second)))
-                hidden = self._hidden(place, rows, keys, neurons).flatten(0, 1)
+                hidden = self._hidden(index, rows, keys, neurons).flatten(0, 1)
                 PLAIN.add(vectors, hidden, second[neurons], first=start == 0)
         return out.transpose(0, 1)
 
-    def _hidden(self, place: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:
+    def _hidden(self, index: int, rows: slice, keys: slice, neurons: slice) -> Float[Tensor, "key row f"]:
         """The parts of some keys at some activated neurons of every query."""
-        weights = self.weights[place][keys, rows]
+        weights = self.weights[index][keys, rows]
         total: Tensor | None = None
-        for branch, (projected, slope) in enumerate(zip(self.projected.by_group[place], self.slopes, strict=True)):
+        for branch, (projected, slope) in enumerate(zip(self.projected.by_group[index], self.slopes, strict=True)):
             target = self.buffers(f"branch {branch}", *weights.shape[:2], neurons.stop - neurons.start)
             torch.bmm(weights, projected[keys, :, neurons], out=target).mul_(slope[rows, neurons])
             total = target if total is None else total.add_(target)
         assert total is not None
         return total
 
-    def _folded(self, place: int, rows: slice) -> Float[Tensor, "row key direction"]:
+    def _folded(self, index: int, rows: slice) -> Float[Tensor, "row key direction"]:
         """`(a v) (K diag(c) S)`: the slopes of all queries of the tile go onto the narrow matrix, in one product."""
         matrices: Tensor | None = None
-        for folded, slope in zip(self.folded[place], self.slopes, strict=True):
+        for folded, slope in zip(self.folded[index], self.slopes, strict=True):
             around = self._around(folded, slope[rows])
             matrices = around if matrices is None else matrices.add_(around)
         assert matrices is not None
         matrices = matrices.unflatten(1, (-1, self.projection.second.shape[1])).transpose(0, 1)
-        return torch.bmm(self._weighted_values(place, rows), matrices)
+        return torch.bmm(self._weighted_values(index, rows), matrices)
 
     def _around(self, folded: Float[Tensor, "_ f"], slopes: Float[Tensor, "several f"]) -> Float[Tensor, "_ out"]:
         """`K diag(c) S` for several slopes `c`, side by side, in one product."""
         scaled = slopes.T[..., None] * self.projection.second[:, None]
         return folded @ scaled.flatten(1)
 
-    def _weighted_values(self, place: int, rows: slice) -> Float[Tensor, "row key value"]:
+    def _weighted_values(self, index: int, rows: slice) -> Float[Tensor, "row key value"]:
         """All weighted values of a pair, one after the other."""
-        weights = self.weights[place][:, rows].transpose(0, 1)
-        return (weights[..., None] * self.groups[place].values.transpose(0, 1)).flatten(2)
+        weights = self.weights[index][:, rows].transpose(0, 1)
+        return (weights[..., None] * self.groups[index].values.transpose(0, 1)).flatten(2)
 
     def _of_chosen(
-        self, place: int, rows: slice, chosen: Int[Tensor, "row chosen"]
+        self, index: int, rows: slice, chosen: Int[Tensor, "row chosen"]
     ) -> Float[Tensor, "row key direction"]:
         """The same for the neurons that each query has chosen."""
         second = self.projection.second
         if self.expands:
-            hidden = self._hidden(place, rows, slice(0, len(self.weights[place])), slice(0, len(second)))
+            hidden = self._hidden(index, rows, slice(0, len(self.weights[index])), slice(0, len(second)))
             hidden = hidden.gather(2, chosen.expand(len(hidden), -1, -1)).transpose(0, 1)
             return torch.bmm(hidden, second[chosen])
-        values = self._weighted_values(place, rows)
+        values = self._weighted_values(index, rows)
         slopes = [slope[rows].gather(1, chosen) for slope in self.slopes]
-        matrices = [self._matrix(place, neurons, [s[i] for s in slopes]) for i, neurons in enumerate(chosen)]
+        matrices = [self._matrix(index, neurons, [s[i] for s in slopes]) for i, neurons in enumerate(chosen)]
         return torch.bmm(values, torch.stack(matrices))
 
     def _matrix(
-        self, place: int, neurons: Int[Tensor, " chosen"], slopes: list[Tensor]
+        self, index: int, neurons: Int[Tensor, " chosen"], slopes: list[Tensor]
     ) -> Float[Tensor, "_ direction"]:
         """From the values of a key to its remainder, for the neurons of one query."""
-        rows = [each.index_select(0, neurons) for each in self.by_neuron[place]]
+        rows = [each.index_select(0, neurons) for each in self.by_neuron[index]]
         folded = [each.mul_(slope[:, None]) for each, slope in zip(rows, slopes, strict=True)]
         total = folded[0] if len(folded) == 1 else folded[0].add_(folded[1])
         return total.T @ self.projection.second[neurons]

@@ -20,7 +20,7 @@ from normscope.corpora.item import Item
 from normscope.errors import HeadError, InputError, NormscopeError, UnsupportedArchitectureError, listing
 from normscope.experiments import declared, tables
 from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
-from normscope.experiments.partial import Partial, Rows
+from normscope.experiments.partial import Partial, Rows, merged
 from normscope.experiments.tables import Row, Table
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import DirectionQuestion, LogitQuestion, Question, Wanted
@@ -28,6 +28,7 @@ from normscope.explain.task import Asked
 from normscope.explain.weightings import can_share, shares_by_weights
 from normscope.families.heads import head_of, is_bare
 from normscope.inputs import TokenSequence
+from normscope.inputs.text import cut
 from normscope.methods.declared import PullBack
 from normscope.options import Objective, Weights, weights_of
 from normscope.results.explanation import Explanation
@@ -56,6 +57,10 @@ class Trial(Experiment):
     """Whether it needs rows with known evidence."""
     tasks: ClassVar[tuple[str, ...]] = ()
     """The tasks of the models that it takes, `none` being a bare model; any model if there are none."""
+    timed: ClassVar[int] = 1
+    """How many sequences are examined together, where the time of a run is estimated."""
+    pairs_itself: ClassVar[bool] = False
+    """Whether it gives a decoder something to read where the corpus has no sentence pairs."""
 
     def check(self, analyzer: Analyzer) -> None:
         if not self.tasks:
@@ -80,6 +85,14 @@ class Trial(Experiment):
     @abstractmethod
     def examine(self, analyzer: Analyzer, item: Item, seed: int) -> Partial:
         """The partial result of one sequence."""
+
+    def examine_all(self, analyzer: Analyzer, items: Sequence[Item], seed: int) -> Partial:
+        """The partial result of several sequences."""
+        return merged(self.examine(analyzer, item, seed) for item in items)
+
+    def problem_of(self, analyzer: Analyzer, item: Item) -> str | None:
+        """Why a sequence cannot be examined, as far as is known before the work; `None` if it can."""
+        return None
 
     @abstractmethod
     def calls(self, model: ModelFacts, length: int) -> int:
@@ -178,18 +191,6 @@ def case_of(analyzer: Analyzer, item: Item, seed: int, objective: Objective = "l
     return Case(sequence, LogitQuestion(analyzer, [(row, Wanted(objective=objective))]), tuple(content))
 
 
-def cut(sequence: TokenSequence, length: int) -> TokenSequence:
-    """The beginning of a sequence."""
-    return replace(
-        sequence,
-        features={name: values[:length] for name, values in sequence.features.items()},
-        tokens=sequence.tokens[:length],
-        special=sequence.special[:length],
-        word_ids=None if sequence.word_ids is None else sequence.word_ids[:length],
-        words=sequence.words[:length],
-    )
-
-
 def _masked(sequence: TokenSequence, position: int, mask: int, token: str) -> TokenSequence:
     ids = [mask if index == position else number for index, number in enumerate(sequence.features["input_ids"])]
     tokens = [token if index == position else own for index, own in enumerate(sequence.tokens)]
@@ -214,7 +215,8 @@ class MethodShares:
 def shares_by(
     analyzer: Analyzer, sequence: TokenSequence, question: Question, names: Sequence[str], *, strict: bool
 ) -> MethodShares:
-    """What every method says of one input; `strict`: raise if one is unavailable. Pull-backs share one pass forwards."""
+    """The values of every method for one input; `strict`: raise if one is unavailable. Pull-backs share one forward
+    pass."""
     from normscope.methods import attribution  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
     methods = {name: attribution(named_method(name)) for name in names}

@@ -133,6 +133,11 @@ def _minicpm3(config: Config) -> Head:
     return Head("causal-lm", (*RMS, ScalePart(1 / config.logits_scaling), LM_HEAD))
 
 
+def _falcon_h1(config: Config) -> Head:
+    last = RmsNormPart("base_model.final_layernorm")
+    return Head("causal-lm", (last, LM_HEAD, ScalePart(config.lm_head_multiplier)))
+
+
 def _granite(config: Config) -> Head:
     return Head("causal-lm", (*RMS, LM_HEAD, ScalePart(1 / config.logits_scaling)))
 
@@ -168,6 +173,7 @@ DECODERS: Table = {
     "Qwen3_5ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
     "Qwen3_5ForTokenClassification": _decoder_tasks(_INSIDE)["ForTokenClassification"],
     **for_each("Afmoe KimiLinear", _lm(*RMS, LM_HEAD)),
+    "FalconH1ForCausalLM": _falcon_h1,
     **for_each("Bamba Jamba", _lm(RmsNormPart("base_model.final_layernorm"), LM_HEAD)),
     "JambaForSequenceClassification": _decoder_tasks((RmsNormPart("base_model.final_layernorm"),))[
         "ForSequenceClassification"

@@ -33,6 +33,7 @@ from normscope.families.spec.blocks import (
     Topology,
 )
 from normscope.families.spec.components import (
+    AttentionBesideMixer,
     AttentionPart,
     BesideAttention,
     ChannelGate,
@@ -89,6 +90,7 @@ from normscope.families.spec.components import (
     Value,
     WholeState,
     all_heads,
+    attentions_in,
     hidden_layers,
     image_config,
     positions_after_padding,
@@ -103,6 +105,7 @@ __all__ = [
     "NO_NORM",
     "RESIDUAL",
     "AbsentPart",
+    "AttentionBesideMixer",
     "AttentionPart",
     "BesideAttention",
     "BranchNorm",
@@ -179,6 +182,7 @@ __all__ = [
     "Value",
     "WholeState",
     "all_heads",
+    "attentions_in",
     "hidden_layers",
     "image_config",
     "positions_after_padding",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, final
@@ -166,12 +166,14 @@ class LatentPerHead:
 @final
 @dataclass(frozen=True)
 class FusedRange:
-    """A projection of several things at once, in equal `blocks`: the values are `width` outputs of each, from `start` on."""
+    """A projection of several things at once, in equal `blocks`: the values are `width` outputs of each, from `start` on,
+    multiplied by `factor`."""
 
     module: str
     start: int
     width: int
     blocks: int = 1
+    factor: float = 1.0
 
 
 @final
@@ -319,7 +321,7 @@ class DispatchedAttention:
     that its values are multiplied by: its weights are then what that function makes of the identity as values.
     `output_norm` is a norm between the heads and the output projection.
     `layer_scale` is the path of a vector that multiplies what the output projection outputs. With a `difference`, two
-    heads make one.
+    heads make one. What it reads is multiplied by `entering` first.
     """
 
     module: str
@@ -331,6 +333,7 @@ class DispatchedAttention:
     probed: bool = False
     layer_scale: str | None = None
     output_norm: ContextNormPart | None = None
+    entering: float = 1.0
     component: ClassVar[str] = "Attn"
 
 
@@ -479,6 +482,7 @@ class LinearMixer:
     convolution: ShortConvolution | GridConvolution | None = None
     gate: ChannelGate | None = None
     output_norm: ContextNormPart | None = None
+    entering: float = 1.0
     component: ClassVar[str] = "Attn"
 
     @property
@@ -505,13 +509,60 @@ class FourierMixing:
         return WholeState(self.output)
 
 
+@final
+@dataclass(frozen=True)
+class AttentionBesideMixer:
+    """An attention and a mixer that read the same states, whose outputs add up, multiplied by their `factors` (Falcon-H1).
+
+    The heads of both are the heads of one.
+    """
+
+    attention: DispatchedAttention
+    mixer: LinearMixer
+    factors: tuple[float, float] = (1.0, 1.0)
+    component: ClassVar[str] = "Attn"
+
+    @property
+    def norm(self) -> NormPart | None:
+        """What makes the states that both read."""
+        return self.attention.norm
+
+    @property
+    def value(self) -> Value:
+        """Where the values of the attention are."""
+        return self.attention.value
+
+    @property
+    def output(self) -> str:
+        """The output projection of the attention."""
+        return self.attention.output
+
+
 CrossPart = DispatchedCrossAttention | ProbedCrossAttention
 """Attention from a decoder to the encoder's tokens."""
 
 ProbedPart = ProbedAttention | ProbedCrossAttention
 """Attention that is run again to see its weights."""
 
-AttentionPart = DispatchedAttention | HookedAttention | ProbedAttention | FourierMixing | LinearMixer | CrossPart
+AttentionPart = (
+    DispatchedAttention
+    | HookedAttention
+    | ProbedAttention
+    | FourierMixing
+    | LinearMixer
+    | AttentionBesideMixer
+    | CrossPart
+)
+
+
+def attentions_in(chain: Iterable[object]) -> list[AttentionPart]:
+    """The attentions and mixers among the parts of a chain, those that are side by side one by one."""
+    parts = [part for part in chain if isinstance(part, AttentionPart)]
+    return [
+        each
+        for part in parts
+        for each in ((part.attention, part.mixer) if isinstance(part, AttentionBesideMixer) else (part,))
+    ]
 
 
 # ---- Feed-forwards: plain, gated, and mixtures of experts, after the attention or parallel to it.
@@ -534,7 +585,8 @@ class PlainPart:
 class GatedPart:
     """`down(activation(gate(x)) * up(x))`, times a vector at the path `layer_scale` where there is one.
 
-    What the neurons hold may go through an RMS norm, `inner_norm`, before the last matrix.
+    What the neurons hold may go through an RMS norm, `inner_norm`, before the last matrix, and `gate(x)` may be multiplied
+    by `gate_factor`.
     """
 
     gate: str
@@ -543,6 +595,7 @@ class GatedPart:
     down: str
     layer_scale: str | None = None
     inner_norm: RmsNormPart | None = None
+    gate_factor: float = 1.0
     component: ClassVar[str] = "Ff"
 
 

@@ -98,6 +98,7 @@ types: $(INSTALLED) ## Check types
 # environment. Without them the table says so.
 $(PEERS): $(INSTALLED)
 	-$(PEER_INSTALL) inseq==0.7.1 bertviz==1.4.1 treescope==0.1.10 typeguard==4.6.0 nvidia-ml-py==13.615.71
+	-$(PEER_INSTALL) lxt==2.1
 	-$(PEER_INSTALL) flashtrace==0.1.1 context-cite==0.0.4 spacy==3.8.18 thinc==8.3.14 wordfreq==3.1.1 seaborn==0.13.2 \
 		nltk==3.10.4 cymem==2.0.16 preshed==3.0.15 murmurhash==1.0.16 blis==1.3.4 wasabi==1.1.3 srsly==2.5.6 catalogue==2.0.10 \
 		ftfy==6.3.1 langcodes==3.5.1 language-data==1.4.0 marisa-trie==1.4.1 locate==1.1.1 msgpack==1.2.4 spacy-legacy==3.0.12 \

@@ -1,6 +1,6 @@
 """All benchmarks: one table and one JSON file for each section, with the facts of the machine, and one figure.
 
-    python benchmarks/bench.py [--quick] [--section NAME ...] [--out FOLDER]
+    python benchmarks/bench.py [--quick] [--section NAME ...] [--evidence FOLDER] [--out FOLDER]
 
 Times are seconds of CPU with one thread unless a table says otherwise, and ratios are of times measured in one run. The page
 docs/performance.md is made from the JSON files by tools/performance_page.py.
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from measuring import Section, machine
 from rich.console import Console
-from sections import SECTIONS
+from sections import SECTIONS, evidence
 from showing import Result, figure_of, table_of
 
 from normscope.results.files import replacing
@@ -46,8 +46,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--section", nargs="+", choices=list(SECTIONS), default=list(SECTIONS), metavar="NAME")
     parser.add_argument("--quick", action="store_true", help="a small grid, in a few minutes")
+    parser.add_argument(
+        "--evidence", type=Path, metavar="FOLDER", help="rows for the section evidence, a CSV file a set"
+    )
     parser.add_argument("--out", type=Path, default=RESULTS)
     options = parser.parse_args()
+    evidence.folder = options.evidence
     torch.set_num_threads(1)
     sys.path.append(str(PEERS))
     options.out.mkdir(parents=True, exist_ok=True)

@@ -42,7 +42,6 @@ ADDED: Mapping[str, tuple[str, ...]] = {
         "output.answer_terminal",
         "plots.answer",
         "results.answer",
-        "results.answer_numbers",
         "results.answer_schema",
         "results.answer_text",
         "results.reasoning",
@@ -83,12 +82,14 @@ ADDED: Mapping[str, tuple[str, ...]] = {
         "capture.mixers",
         "capture.mixing_calls",
         "capture.scans",
+        "capture.side_by_side",
         "families.hybrids",
         "families.state_spaces",
     ),
     "describing": ("describing", "testing.tiny"),
     "more architectures": (
         "capture.experts",
+        "capture.grids",
         "capture.loose",
         "capture.probing",
         "capture.windows",
@@ -104,7 +105,9 @@ ADDED: Mapping[str, tuple[str, ...]] = {
     ),
     "sounds": ("families.audio", "families.heads.sounds", "inputs.audio", "inputs.sounds"),
     "long and many inputs": ("chain.packing", "explain.batch", "explain.streaming", "pullback.flows"),
-    "verification": ("explain.cutting", "output.verification_terminal", "results.verification"),
+    "chats": ("inputs.chat", "results.turns"),
+    "explanations of a corpus": ("cli.explained_corpus", "runs.explained_rows", "runs.explaining"),
+    "verification": ("explain.cutting", "results.verification"),
 }
 """Modules and packages that came with features added after the redesign."""
 

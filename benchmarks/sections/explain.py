@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from normscope.explain.question import LogitQuestion, Wanted
 from normscope.inputs import read_inputs
 from normscope.methods.projections import Projections
 from normscope.methods.resolve import measure_layers
+from normscope.options import Weights
 
 MANY = 16
 """How many targets of one text are explained together."""
@@ -66,9 +68,18 @@ def backward(analyzer: ns.Analyzer, inputs: Inputs) -> None:
     torch.autograd.grad(analyzer.model(inputs_embeds=embeddings).logits[0, -1, TARGET], embeddings)
 
 
+RULES: tuple[Weights, ...] = ("half", "players", "joint")
+"""For attention weights, beside that of `explain`, which takes them as constants."""
+
+
+def explained(analyzer: ns.Analyzer, inputs: Inputs, weights: Weights = "constant") -> None:
+    analyzer.explain(inputs, target=TARGET, at=-1, weights=weights)
+
+
 TASKS: dict[str, Callable[[ns.Analyzer, Inputs], Any]] = {
     "forward": forward,
-    "explain": lambda analyzer, inputs: analyzer.explain(inputs, target=TARGET, at=-1),
+    "explain": explained,
+    **{rule: partial(explained, weights=rule) for rule in RULES},
     "heads": lambda analyzer, inputs: analyzer.explain(inputs, target=TARGET, at=-1, heads=True),
     "many": many_targets,
     "projections": projections,
@@ -101,6 +112,7 @@ SECTION = Section(
         *SUBJECT,
         Column("forward", "forward", "{:.3f} s"),
         Column("explain", "explain", "{:.2f}x"),
+        *(Column(rule, f'explain, weights="{rule}"', "{:.2f}x") for rule in RULES),
         Column("heads", "explain, heads", "{:.2f}x"),
         Column("many", f"explain, each of {MANY} targets", "{:.2f}x"),
         Column("projections", "projection maps", "{:.2f}x"),

@@ -116,7 +116,7 @@ def load(
         trust_remote_code: run model code from the repository. Only if you trust it.
         family: `"auto"` tries to describe a model whose type is not registered by observing it, and warns with the figures
             of the proof; `"registered"` refuses it.
-        stage: of a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
+        stage: for a vision model whose tokens are merged from stage to stage (Swin), the stage to analyse, from 1
             (default: the last, whose tokens make the logits).
 
     Examples:
@@ -202,7 +202,7 @@ class Analyzer(Model):
         """The model with one of its two stacks, or towers, as what is analysed. An encoder reads its text alone.
 
         Args:
-            stack: `"encoder"` or `"decoder"`; of a model of images and texts, such as CLIP, `"image"` or `"text"`.
+            stack: `"encoder"` or `"decoder"`; for a model of images and texts, such as CLIP, `"image"` or `"text"`.
 
         Examples:
             >>> from transformers import BartConfig, BartModel
@@ -272,10 +272,10 @@ class Analyzer(Model):
             method: what the maps measure: `"norms"` of parts, or one of `normscope.available_methods("layer maps")`, by name
                 or, with options other than its defaults, as `normscope.methods.method(name, ...)` gives it.
             projections: in addition to the norms, the projections, for `Analysis.map(..., quantity="projection")`.
-            approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled queries:
-                `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the cheapest
-                with a rank correlation of at least 0.999 in every layer, exact where there is none. The result says what it
-                reached.
+            approximate: compute the maps from the feed-forward on approximately, and measure their error on sampled
+                queries: `"slopes"`, `"sketch"`, `"both"`, `"patterns"`, an `Approximation` of your own, or `"fast"`, the
+                cheapest with a rank correlation of at least 0.999 in every layer, exact where there is none. The result
+                records the error that was reached.
             products: multiply the parts with the feed-forward's second matrix in `"tf32"` or `"bf16"`, on devices that are
                 faster in it. The result says so as for approximate maps, and its parts have to add up less exactly.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
@@ -289,9 +289,9 @@ class Analyzer(Model):
             on_progress: callback, called with the layers done and their number before each layer of each input; may raise,
                 to cancel.
             max_memory: bytes that the analysis may take in addition to the model. What would take more, as `estimate`
-                counts it, is refused before it starts. With `out` it is not looked at.
+                counts it, is refused before it starts. Ignored with `out`.
             out: a Zarr folder (`"maps.zarr"`, needs the extra `zarr`) that the norm maps of one input are written to layer
-                by layer, instead of being kept in memory. It opens as any other result, reading what is looked at.
+                by layer, instead of being kept in memory. It is opened like any other result, and maps are loaded lazily.
 
         Returns:
             An `Analysis`, or a list of them for a list.
@@ -361,7 +361,7 @@ class Analyzer(Model):
         pretokenized: bool = False,
         **options: Unpack[MixingOptions],
     ) -> xr.DataArray | list[xr.DataArray]:
-        """Mixing ratios `[scope, layer, query]` without any map, for about the price of a few forward passes.
+        """Mixing ratios `[scope, layer, query]` without any map, at about the cost of a few forward passes.
 
         Arguments and return value are as in `analyze`; the completeness error of each layer comes as a coordinate.
 
@@ -406,25 +406,26 @@ class Analyzer(Model):
         pretokenized: bool = False,
         **options: Unpack[ExplainOptions],
     ) -> Explanation | list[Explanation]:
-        """What made the model say this: the attribution of a logit to the input tokens, exactly, through all layers.
+        """Why the model makes a prediction: the attribution of a logit to the input tokens, exactly, through all layers.
 
         Args:
             inputs: as in `analyze`; each input of a list is explained by itself, short ones computed together.
             pretokenized: the inputs are lists of words.
 
-        Of a list, `target`, `against`, `at` and `decoder_text` are for all, or lists with one for each input.
+        For a list of inputs, `target`, `against`, `at` and `decoder_text` apply to all, or are lists with one for each
+        input.
 
         Keyword Args:
             target: what to explain. A causal model: the word (or the whole continuation, token by token) that follows; a
                 masked model: the word at the mask; a classifier: a label; an encoder-decoder: the text that it outputs,
                 each token at its own row. By default what the model itself predicts. A token id or a list of them (just
                 these are explained), or the number of a label, work too.
-            against: another word or label: the difference of the two logits is explained. Of words of several tokens, the
+            against: another word or label: the difference of the two logits is explained. For words of several tokens, the
                 first token in which they differ.
             at: the token whose prediction is explained (causal: the next token after it), by its position, negative from
                 the end, or by its name. By default the last, the mask, or the only one.
             continue_for: instead of a target, let a causal model continue the text by at most this many tokens, always the
-                most probable one whatever its settings of generation say, and explain each.
+                most probable one, whatever its generation settings, and explain each.
             direction: instead of a logit, the last state of the token `at` along a vector `[d]` of your own (of torch, numpy
                 or plain numbers), or along the `"state"` itself. Needs no head. An encoder-decoder also needs its
                 `decoder_text`.
@@ -441,8 +442,8 @@ class Analyzer(Model):
             heads: also keep the edges of every head, `[layer, head, query, key]`.
             edges: keep what flows from every token to every other in each layer, for `edges` and `flow` of the result. By
                 default for inputs of fewer than 1,024 tokens, since their memory grows with the square of the length.
-            ff_baseline: as in `analyze`, for the pull-back and DecompX. What belongs to no token is here all that is not
-                linear in the states that enter a layer.
+            ff_baseline: as in `analyze`, for the pull-back and DecompX. Here, everything that is not linear in the states
+                that enter a layer belongs to no token.
             truncate: cut inputs that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
             max_memory: bytes that the traces of the layers may take. Layers that do not fit are captured again.
@@ -516,28 +517,28 @@ class Analyzer(Model):
     def explain_answer(self, **options: Unpack[AnswerOptions]) -> Answer:
         """Which sentence, document or turn an answer came from: exactly, for an answer of any length in one pass back.
 
-        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is the
-        sum of the `objective` over its tokens. What every token that the model read puts into it adds up, with the biases,
-        to the value, and so do sentences and documents. Attention weights, deviations of norms and slopes of activations are
-        those of the pass: how they came about is not part of the explanation.
+        The model answers a question about a context, or the last message of a chat; or the answer is given. Its value is
+        the sum of the `objective` over its tokens. The shares of the tokens that the model read add up to the value, with
+        the biases, and so do those of sentences and documents. Attention weights, deviations of norms and slopes of
+        activations are those of the pass; they are not explained themselves.
 
         Keyword Args:
             context: a document, a list of them, or documents by name.
             question: the question about it.
-            messages: instead, the turns of a chat, each with a `role` and a `content`. If the last is the assistant's, it is
-                the answer that is explained.
+            messages: instead of both, the turns of a chat, each with a `role` and a `content`. If the last is the
+                assistant's, it is the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
             objective: what every token's logit is compared with: by default that of the most probable other token at its
-                place (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by their
-                probabilities; or nothing (`"logit"`).
+                position (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by
+                their probabilities; or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
-            seed: generate by the model's own settings of generation, with this seed. By default the most probable token is
+            seed: generate by the model's own generation settings, with this seed. By default the most probable token is
                 taken at each step.
-            stop: a text that ends the answer. By default the end of the line, where there is no chat template.
+            stop: a text that ends the answer. By default the end of the line, if there is no chat template.
             layout: how documents and question make up the prompt (or the message to a chat model): a text with `{context}`
                 and `{question}` in it.
-            chat: use the tokenizer's chat template, or not. By default if it has one.
+            chat: use the tokenizer's chat template, or not. By default, it is used if there is one.
             table: also explain every token of the answer by itself at once; otherwise when the table is first looked at.
             ff_baseline: as in `analyze`.
             dtype: arithmetic of the pull-back (default float32, or float64 for a float64 model).
@@ -625,8 +626,8 @@ class Analyzer(Model):
                 model has for it. Late interaction is always a retrieval.
             first_prompt: an instruction before the first text, instead of the model's own. Its tokens are marked.
             second_prompt: the same for the second text.
-            table: whether to compute the table. Without it, only what every token of either text does (`first`, `second`)
-                is known, for the price of about four forward passes.
+            table: whether to compute the table. Without it, only the shares of the tokens of both texts (`first`, `second`)
+                are known, at the cost of about four forward passes.
             truncate: cut texts that are longer than the model takes, instead of refusing them.
             dtype: arithmetic of the decomposition (default float32, or float64 for a float64 model).
             on_progress: callback, called with the number of texts that are done and of all; may raise, to cancel.
@@ -660,7 +661,7 @@ class Analyzer(Model):
         """The passages that the model finds most similar to a query, best first, and why.
 
         Args:
-            query: what is looked for, a text or an image.
+            query: a text or an image.
             passages: texts or images, also from a generator: they are embedded in batches, and only the best are kept.
             top: how many are explained.
 

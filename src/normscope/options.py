@@ -1,4 +1,4 @@
-"""Options as people give them: fields that document themselves, numbers, and choices by name.
+"""Options as users give them: fields that document themselves, numbers, and choices by name.
 
 The requests of single calls are in `request`. Nothing here imports torch, so that a command line starts quickly.
 """
@@ -197,7 +197,7 @@ ValueBias = Literal["token", "bias"]
 """Whether the bias of the value projection counts with the token, as in the papers, or with the bias."""
 
 Gates = Literal["fixed", "joint"]
-"""Gates of attention are constants of the pass, or share in what they let through."""
+"""Gates of attention are constants of the pass, or take a share of what they let through."""
 
 FeedForwardBaseline = Literal["zero", "bias"]
 """Where the integrated gradients of a feed-forward start: from zero, as in the papers, or from what no token put in."""
@@ -211,7 +211,7 @@ Objective = Literal["alternatives", "contrast", "centred", "logit"]
 probabilities), above that of one other label, above the mean of all with its own, or the logit itself."""
 
 DEFAULT_OBJECTIVE: Objective = "alternatives"
-"""What is explained where nothing else is requested, and the labels are alternatives to each other."""
+"""The default objective for labels that exclude each other."""
 
 Unit = Literal["token", "word", "line", "sentence", "paragraph", "document", "turn"]
 """A unit of a text that shares are summed over."""
@@ -234,7 +234,7 @@ TooLong = Literal["truncate", "skip", "refuse"]
 """What becomes of sequences of a corpus that are too long."""
 
 StackName = Literal["decoder", "encoder", "image", "text"]
-"""The stack of an encoder-decoder model that is looked at, or the tower of a model of images and texts."""
+"""The stack of an encoder-decoder model to analyse, or the tower of a model of images and texts."""
 
 Correlation = Literal["pearson", "spearman"]
 """How alike two maps are: Pearson's r of their cells, or Spearman's rho, which is that of the ranks of their cells."""
@@ -275,7 +275,7 @@ DocumentedBaseline = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class Conventions:
-    """What the decomposition counts where; the defaults are those of the papers."""
+    """Conventions of the decomposition; the defaults are those of the papers."""
 
     value_bias: Annotated[
         ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")

@@ -1,6 +1,6 @@
 """One pass: sequences through the model in batches, each layer handed to the measures as it is captured, and proved.
 
-No result leaves here that is made of a trace which fails its proof, or whose parts do not add up to the model's own states
+No result is computed from a trace that fails its proof, or returned if its parts do not add up to the model's own states
 within the tolerance.
 """
 
@@ -29,7 +29,8 @@ from normscope.inputs import Batch, TokenSequence
 from normscope.models.model import Model
 
 Tell = Callable[[int, int], None]
-"""Told how many layers of all sequences are done, of how many, before the next begins. It may raise, to cancel the pass."""
+"""A callback that receives the number of layers done, over all sequences, and their total, before the next begins. It may
+raise to cancel the pass."""
 
 _SHOW_PROGRESS_FROM = 16
 
@@ -49,7 +50,7 @@ class Results:
         return self.by_measure[measure]
 
     def variables(self) -> Variables:
-        """What all measures put into the sequence's dataset."""
+        """The variables of all measures in the sequence's dataset."""
         return {k: v for measure, result in self.by_measure.items() for k, v in measure.variables(result).items()}
 
 
@@ -85,7 +86,7 @@ class Pass:
         return [measured[index] for index in range(len(sequences))]
 
     def _costs(self, sequences: Sequence[TokenSequence]) -> list[float]:
-        """How much work each sequence is, for the progress bar: a long one takes the time of many short ones."""
+        """The work of each sequence, for the progress bar: a long one takes the time of many short ones."""
         return costs(self.model, self.request, lengths_of(sequences))
 
     def _layers_per_sequence(self) -> int:
@@ -93,7 +94,8 @@ class Pass:
         return len(self.request.main.layers) + (0 if encoder is None else len(encoder.layers))
 
     def _folds(self, batch: Batch, positions: list[list[int]], count: Callable[[int], None]) -> list[_Fold]:
-        """Run a batch through the model; what its measures made of it, first of the main stack, then of the encoder."""
+        """Run a batch through the model; returns the results of its measures, first of the main stack, then of the
+        encoder."""
         family, request = self.model.family, self.request
         rows = None if request.queries is None else positions
         folds = [_Fold(self.model, family.stack, request.main, batch, rows, count, request.baseline)]

@@ -1,4 +1,4 @@
-"""What paths lead to: where a result may be written and where it may not, said before anything is computed.
+"""Paths: where a result may be written and where it may not, checked before anything is computed.
 
 A link is followed to the file behind it. Only a regular file is ever written or replaced.
 """
@@ -43,7 +43,7 @@ def reason(error: OSError) -> str:
 
 
 def named(path: str | Path) -> Path:
-    """A path, whichever way it was given; what can be none is refused."""
+    """A path from a text or a path; anything else is refused."""
     try:
         return Path(path)
     except TypeError as error:

@@ -154,7 +154,7 @@ class MapSelection(Selection):
     approximate: Annotated[
         str | Approximate | None,
         Documentation(
-            "Approximate the maps from the feed-forward on, and say how near they come to exact ones on sampled queries.",
+            "Approximate the maps from the feed-forward on, and report how close they are to exact ones on sampled queries.",
             command_line_type=ApproximationName,
         ),
     ] = None
@@ -337,7 +337,7 @@ OnText = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class AnsweredOptions:
-    """What is asked, and how the model answers."""
+    """The question, and how the model answers it."""
 
     context: Context | None = None
     question: Annotated[
@@ -521,7 +521,7 @@ class RunSettings(Conventions):
     stack: Annotated[
         StackName | None,
         Documentation(
-            "The stack of an encoder-decoder model to look at (default: the decoder), or the tower of a model of images and "
+            "The stack of an encoder-decoder model to analyse (default: the decoder), or the tower of a model of images and "
             "texts."
         ),
     ] = None

@@ -25,7 +25,7 @@ from transformers.masking_utils import eager_mask
 
 import normscope as ns
 from normscope.explain.cutting import Edge
-from normscope.output.verification_terminal import verification_view
+from normscope.output.explanation_terminal import verification_view
 from normscope.results.verification import Verification
 
 IDS: Any = ids(5, 9, 7, 30, 12, 8)

@@ -65,23 +65,14 @@ def two_step_model() -> LlamaForCausalLM:
 
     `two` is said because of `one` alone, which was said because of `key` alone.
     """
-    model = LlamaForCausalLM(rule_model.sizes(layers=1, heads=1, hidden=8, neurons=4))
     key, one, two = (rule_model.WORDS.index(word) for word in ("key", "one", "two"))
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-        for name, module in model.named_modules():
-            if "norm" in name:
-                module.weight.fill_(1.0)  # type: ignore[union-attr]
-        layer: Any = model.model.layers[0]
-        layer.self_attn.v_proj.weight.copy_(torch.eye(8))
-        layer.self_attn.o_proj.weight.copy_(torch.eye(8))
-        model.model.embed_tokens.weight[:, 7] = 1.0
+    with rule_model.averaging_model() as (model, embeddings):
+        embeddings[:, 7] = 1.0
         for token, feature in ((key, 0), (one, 1)):
-            model.model.embed_tokens.weight[token] = torch.eye(8)[feature]
+            embeddings[token] = torch.eye(8)[feature]
         model.lm_head.weight[one, 0] = 9.0
         model.lm_head.weight[two, 1] = 30.0
-    return model.eval()
+    return model
 
 
 def two_step_analyzer() -> ns.Analyzer:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -33,9 +35,10 @@ def sizes(*, layers: int, heads: int, hidden: int, neurons: int) -> LlamaConfig:
     )
 
 
-def rule_model() -> LlamaForCausalLM:
-    """One layer that averages all tokens; `key` alone has what the logit of `good` reads, and takes it from `bad`."""
-    model = LlamaForCausalLM(sizes(layers=1, heads=1, hidden=8, neurons=4))
+@contextmanager
+def averaging_model() -> Iterator[tuple[LlamaForCausalLM, Any]]:
+    """One layer that averages all tokens up to the query; its embeddings and head are filled inside the block."""
+    model = LlamaForCausalLM(sizes(layers=1, heads=1, hidden=8, neurons=4)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
@@ -45,11 +48,17 @@ def rule_model() -> LlamaForCausalLM:
         layer: Any = model.model.layers[0]
         layer.self_attn.v_proj.weight.copy_(torch.eye(8))
         layer.self_attn.o_proj.weight.copy_(torch.eye(8))
-        model.model.embed_tokens.weight[:, 1] = 1.0
-        model.model.embed_tokens.weight[WORDS.index("key")] = torch.eye(8)[0]
+        yield model, model.model.embed_tokens.weight
+
+
+def rule_model() -> LlamaForCausalLM:
+    """One layer that averages all tokens; `key` alone has what the logit of `good` reads, and takes it from `bad`."""
+    with averaging_model() as (model, embeddings):
+        embeddings[:, 1] = 1.0
+        embeddings[WORDS.index("key")] = torch.eye(8)[0]
         model.lm_head.weight[WORDS.index("good"), 0] = 9.0
         model.lm_head.weight[WORDS.index("bad"), 0] = -9.0
-    return model.eval()
+    return model
 
 
 def rule_analyzer() -> ns.Analyzer:

@@ -192,7 +192,7 @@ def explain_command(
     else:
         show_or_write(_in_units(explanation, chosen), out, flow, top)
     if verified is not None:
-        from normscope.output.verification_terminal import verification_view
+        from normscope.output.explanation_terminal import verification_view
 
         result_console().print(verification_view(verified))
 

@@ -70,7 +70,7 @@ class Alignment(declared.Alignment, Experiment):
     }
     captions: ClassVar[dict[str, str]] = {
         "alignment": "Alignment error rate of every head (across) in every layer (down); less is better.",
-        "alignment-example": "A sentence pair: cells are what the method gives, dots the links that people drew.",
+        "alignment-example": "A sentence pair: cells are the values of the method, dots the links that people annotated.",
         "alignment-layers": "Alignment error rate by layer, for attention weights and for norms; less is better.",
     }
 

@@ -260,7 +260,7 @@ def _counted(observation: Observation, query: np.ndarray, key: np.ndarray) -> di
 
 
 def _category(occurrences: int, counts: Mapping[str, int], *, same_type: bool) -> str:
-    """Of which kind a pair of types is, from how many of its occurrences are of each."""
+    """The kind of a pair of types, from the kinds of its occurrences."""
     for name in CATEGORIES[:-1]:
         if same_type if name == SAME_TYPE else 2 * counts[COUNTED[name]] > occurrences:
             return name

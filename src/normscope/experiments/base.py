@@ -208,8 +208,8 @@ class Approximated:
 
 @dataclass(frozen=True)
 class RunFacts:
-    """What the finish of an experiment may know of the run: model, corpus as the papers call it, seed, token frequency ranks
-    by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens,
+    """What is known about the run when an experiment finishes: model, corpus as the papers call it, seed, token frequency
+    ranks by vocabulary id (`None`: counted in the corpus), the number of sequences, the experiments that saw masked tokens,
     where the sequences come from, how maps were approximated, if they were, the format of the corpus, the length of its
     longest sequence in tokens, how many of its sequences were cut or left out as too long, and the conventions of the
     decomposition that are not the papers', if any."""
@@ -246,7 +246,7 @@ class RunFacts:
 class Outcome:
     """Finished tables (tidy, columns documented by the experiment), figures, which are drawn when called, and notes.
 
-    `printed` makes what a run prints when it has ended: a table as the paper has it, for `rich`.
+    `printed` creates the output of a run when it ends: a table as in the paper, for `rich`.
     """
 
     tables: dict[str, Table]
@@ -265,7 +265,7 @@ class Experiment(DeclaredExperiment, ABC):
     """What its figures show, by name. An entry also covers the figures whose names begin with it and a hyphen, since some
     are drawn once for each kind or question; the longest entry wins."""
     across_caption: ClassVar[str] = ""
-    """What a figure of several models shows, for experiments that have one."""
+    """The caption of a figure over several models, for experiments that have one."""
 
     @abstractmethod
     def needs(self, model: ModelFacts) -> Needs:
@@ -304,7 +304,7 @@ class Experiment(DeclaredExperiment, ABC):
 
     @classmethod
     def sentence(cls, rows: list[Row]) -> str | None:
-        """What the first table of a run says, in one sentence of plain numbers.
+        """The finding of the first table of a run, in one sentence with plain numbers.
 
         Numbers that are not finite are `None` in `rows`. Raises where a number or a column is missing.
         """
@@ -326,7 +326,7 @@ class Experiment(DeclaredExperiment, ABC):
 
     @classmethod
     def caption(cls, figure: str) -> str:
-        """What a figure shows; for one that has no caption, its name as words."""
+        """The caption of a figure; for one without a caption, its name as words."""
         known = [name for name in cls.captions if figure == name or figure.startswith(f"{name}-")]
         return cls.captions[max(known, key=len)] if known else name_as_words(figure)
 

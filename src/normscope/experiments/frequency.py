@@ -1,4 +1,5 @@
-"""frequency (2020) and mixing-frequency (2021): how what a token gives or takes goes with how frequent the token is.
+"""frequency (2020) and mixing-frequency (2021): how the contribution or the mixing ratio of a token relates to its
+frequency.
 
 The frequency rank (1 is the most frequent) comes from a list, or is counted in the analysed corpus itself.
 """

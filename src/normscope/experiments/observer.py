@@ -1,6 +1,6 @@
 """One pass: every sequence analysed once for all experiments that look at the same form of it, masked or as it is.
 
-`observe` is what an engine calls for a handful of sequences: partial results come out, and nothing else happens.
+`observe` is what an engine calls for a handful of sequences: it returns partial results and has no other effect.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class ExactSum:
 
     @classmethod
     def of(cls, values: np.ndarray) -> ExactSum:
-        """The sum over the first axis; missing values (NaN) count as nothing."""
+        """The sum over the first axis; missing values (NaN) count as zero."""
         scaled = np.nan_to_num(np.asarray(values, np.float64), nan=0.0) * _HIGH
         high = np.floor(scaled)
         low = np.rint((scaled - high) * _LOW)
@@ -255,7 +255,7 @@ class Partial:
 
 
 def merged(partials: Iterable[Partial]) -> Partial:
-    """All together; nothing at all is an empty partial."""
+    """The sum of all; without any, an empty partial."""
     return reduce(Partial.merge, partials, Partial())
 
 

@@ -244,7 +244,7 @@ def compare_means(
     """One comparison per row.
 
     The p-value is how often the resampled difference, like the data, is not on its side of zero; two-sided, twice that.
-    With fewer than two values on a side, nothing is known, and everything is NaN.
+    With fewer than two values on a side, everything is NaN.
     """
     if min(len(first), len(second)) < 2:
         return [_UNKNOWN] * rows

@@ -1,6 +1,6 @@
 """A prompt and its answer as the model reads them, and the pull-backs of parts of the answer.
 
-Owns which row of the logits each token of an answer is read off, where its characters are, and what is set against it. The
+Owns the row of the logits of each token of an answer, its characters, and what it is contrasted with. The
 mathematics is that of `spans`; how results are called and shown is not decided here.
 """
 
@@ -24,13 +24,13 @@ from normscope.models.model import Model
 from normscope.options import Objective
 
 DEFAULT_OBJECTIVE: Objective = "contrast"
-"""What is explained of an answer's tokens, each against the most probable other one."""
+"""The objective that contrasts each token of an answer with the most probable other one."""
 
 _HALF = "\N{REPLACEMENT CHARACTER}"
 """What some bytes of a character are decoded to."""
 
 NO_OUTPUT = -1
-"""The output of a token that the model did not put out itself."""
+"""The output of a token that the model did not output itself."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ class AnswerEngine:
         return pull_back_spans(self.model, self.sequence, self._outputs, spans, self.objective, self.request)
 
     def contrast(self, part: Sequence[int], against: str | Sequence[int]) -> tuple[int, PulledSpans]:
-        """Why a part of the answer stands there rather than another text: the first token in which they differ.
+        """Why the model outputs a part of the answer rather than another text: the first token in which they differ.
 
         Up to that token both are read after the same text, so that their logits can be compared. Returns its index, too.
         """

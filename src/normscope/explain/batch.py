@@ -1,4 +1,4 @@
-"""The pull-back of many short inputs at once: one pass for a batch, and one way back for all of it.
+"""The pull-back of many short inputs at once: one forward pass for a batch, and one reverse pass for all of it.
 
 The traces of a layer are packed side by side. Since nothing passes from one input to another, the covectors of all inputs go
 back together as those of one long input, and what flows is cut apart again: each input has a certificate of its own.
@@ -60,7 +60,7 @@ def groups(sequences: Sequence[TokenSequence]) -> Iterator[list[int]]:
 def pull_back_batch(
     model: Model, sequences: Sequence[TokenSequence], questions: Sequence[Question], request: PullRequest
 ) -> list[Pulled]:
-    """What each sequence gives by itself, in their order.
+    """The result of each sequence by itself, in their order.
 
     Raises:
         CannotPackError: if the traces of this model cannot be packed.
@@ -88,7 +88,7 @@ class _Batch:
         self.places = [slice(end - length, end) for end, length in zip(ends, self.batch.lengths, strict=True)]
 
     def pulled(self) -> list[Pulled]:
-        """What every sequence of the batch gives."""
+        """The results of all sequences of the batch."""
         heads = self._heads()
         played = [self._played(question, head) for question, head in zip(self.questions, heads, strict=True)]
         ways = [Way(self.model, each.values, each.sizes, each.pulled.bias) for each in played]

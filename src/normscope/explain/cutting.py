@@ -5,9 +5,9 @@ model is run with
 
     attention output of query i  -  sum over heads h of a[h, i, j] (values[h, j] - constant[h]) W_O[h]
 
-at that layer: everything after it, attention weights and norms and slopes included, becomes what it then is. The
-explanation predicts the change with all of these fixed. The two would be equal if the model were linear from there on; how
-far they agree is a measure of what fixing leaves out.
+at that layer: everything after it, including attention weights, norms and slopes, is recomputed. The explanation predicts
+the change with all of these fixed. The two would be equal if the model were linear from there on; their agreement measures
+what fixing leaves out.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class EdgeCuts:
 
 
 def _factor_of(part: AttentionPart, block: nn.Module) -> Tensor | None:
-    """What the block multiplies what the output projection outputs by."""
+    """The factor that the block applies to the output of the output projection."""
     if isinstance(part, AttentionBesideMixer):
         return torch.tensor(part.factors[0])
     path = getattr(part, "layer_scale", None)
@@ -210,7 +210,7 @@ def _subtract(
 
 
 def _edges_of(trace: LayerTrace, step: Attention, edges: Sequence[Edge]) -> Float[Tensor, "query d"]:
-    """What some edges of a layer put into the output of one of its attentions."""
+    """The contributions of some edges of a layer to the output of one of its attentions."""
     keys, source = step.keys(trace), step.linear_source
     constant = constant_values(source)
     values = step.values if constant is None else step.values - constant
@@ -228,7 +228,7 @@ def _along(pulled: PulledLayer, edge: Edge) -> Float[Tensor, " target"]:
 
 
 def _weights_cut(trace: LayerTrace, edges: Sequence[Edge]) -> LayerTrace:
-    """The trace of a layer whose attentions do not look along some edges."""
+    """The trace of a layer without some edges in its attentions."""
 
     def cut(step: Attention) -> Attention:
         keys, weights = step.keys(trace), step.weights.clone()

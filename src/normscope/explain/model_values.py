@@ -1,6 +1,6 @@
 """The values that a question is about, as the model itself computes them: of its input, of other inputs, of other states.
 
-Methods that try things out (gradients, removed tokens) ask here. Nothing is followed through the layers.
+Used by methods that query the model (gradients, removed tokens). Nothing is followed through the layers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from normscope.inputs import Batch, TokenSequence
 from normscope.models.model import Model
 
 States = tuple[Float[Tensor, "batch _ d"], ...]
-"""What enters the first block of each stack: of the one that the prediction comes from, then of the encoder."""
+"""The input of the first block of each stack: the one that the prediction comes from, then the encoder."""
 
 
 class Values:

@@ -39,7 +39,7 @@ from normscope.options import position_of
 from normscope.results.find import find_token
 
 _LONGEST_CONTINUED = 4096
-"""How long a text may become where the model itself says nothing."""
+"""The longest text for models that do not specify one."""
 
 
 def read_question(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[TokenSequence, Question]:
@@ -124,7 +124,7 @@ def _continued(model: Model, sequence: TokenSequence, wanted: Wanted) -> tuple[T
 
 
 def _continuing(model: Model, head: Head, sequence: TokenSequence, wanted: Wanted) -> Wanted:
-    """What a causal model says next, the most probable token at each step, up to the end of the text."""
+    """The continuation by a causal model, the most probable token at each step, up to the end of the text."""
     count = wanted.continue_for
     if head.task != "causal-lm":
         raise InputError(f"continue_for is for models that continue a text: {model.name} does {head.task}.")

@@ -252,7 +252,7 @@ class Way:
     ) -> Float[Tensor, " target"]:
         """How far relevance and biases are from the value, relative to all that flows; raises above the tolerance.
 
-        A difference of large logits is rounded as they are, so that nothing is asked that is finer.
+        A difference of large logits has their rounding, so no finer agreement is required.
         """
         relevance, elsewhere = relevance.to(self.values.device), self.outside
         if self.source is not None and trace is not None:

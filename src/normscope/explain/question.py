@@ -32,7 +32,7 @@ LabelName = str | int
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user asks: a label (default: what the model predicts), another to set against it, and where.
+    """A user's question: a label (default: what the model predicts), another to contrast it with, and where.
 
     Instead of a label, the model's own continuation for some tokens, or a direction of the last state.
     """
@@ -65,7 +65,7 @@ class Question(ABC):
     """What is requested of one pass: which values, and what has to be captured of the model for them."""
 
     asks_head: ClassVar[bool]
-    """Whether the model's own head is asked."""
+    """Whether the question is about the model's own head."""
 
     @property
     def objective(self) -> str:

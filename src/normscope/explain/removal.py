@@ -1,6 +1,5 @@
-"""Inputs with tokens taken away: what the model reads then, and where its values are read off.
-
-A token is replaced by the mask token, or dropped. Some cannot be taken away, such as the one whose own label is asked.
+"""Inputs with tokens taken away: the model's input without them, and the rows of its values. A token is replaced by the
+mask token, or dropped. Some cannot be removed, such as the one whose own label is explained.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The pull-back of spans of output: the sum over any of the tokens that a model put out, in one reverse pass.
+"""The pull-back of spans of output: the sum over any of the tokens that a model output, in one reverse pass.
 
 The pull-back is linear in its start, so that a span has one covector at each of its positions, and rows of a table (every
 output token by itself) are several such starts at once. Only shares of the input are kept, nothing of the layers between.
@@ -31,7 +31,7 @@ _BYTES_AT_ONCE = 2**28
 
 @dataclass(frozen=True)
 class Output:
-    """One token that a model put out: the row of the logits that it is read off, its id, and another to set against it."""
+    """One token that a model output: its row of the logits, its id, and another to contrast it with."""
 
     row: int
     label: int

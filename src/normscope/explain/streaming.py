@@ -1,4 +1,4 @@
-"""A pass of which little is kept: what enters each block. On the way back every block is run again, by itself.
+"""A pass that keeps only the input of each block. On the way back, every block is run again by itself.
 
 Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states and of the
 attention mask, and time that of two forward passes and the pull-back. For one stack of blocks under a language-model head.

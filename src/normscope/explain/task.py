@@ -1,4 +1,4 @@
-"""What a method is asked, and what any method answers: values, tokens' shares, and what the model predicts."""
+"""The task of a method, and its result: values, tokens' shares, and what the model predicts."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ _FAR_MORE = 10
 
 
 def note_on_spaces(question: LogitQuestion, answer: Answer, chances: Float[Tensor, " label"]) -> str:
-    """A sentence where a word was asked about whose twin with a space is far more probable; else nothing."""
+    """A note if a word was requested whose variant with a space is far more probable; else empty."""
     return " ".join(_notes(question, answer, chances))
 
 

@@ -1,4 +1,4 @@
-"""The shares of one input by several rules for attention weights: one pass forwards, and one way back for each rule."""
+"""The shares of one input by several rules for attention weights: one forward pass, and one reverse pass for each rule."""
 
 from __future__ import annotations
 
@@ -42,10 +42,7 @@ def shares_by_weights(
     rules: Sequence[Weights],
     sums: Float[Tensor, "target value"] | None = None,
 ) -> SharesByWeights:
-    """What every token puts into the values, or into sums of them, by each rule.
-
-    Nothing is kept of what flows between the layers.
-    """
+    """The share of every token in the values, or in sums of them, by each rule. Flows between layers are not kept."""
     check_joined_blocks(model)
     read_scores = next((rule for rule in rules if replace(request, weights=rule).scores != "no"), None)
     widest = replace(request, weights=rules[0] if read_scores is None else "players")

@@ -108,7 +108,8 @@ def described(name: str, analyzer: Analyzer) -> dict[str, object]:
 
 
 def _embeds(analyzer: Analyzer) -> list[str]:
-    """Of what it is known how a model makes embeddings, so that they can be compared: `text`, `image` or both."""
+    """The inputs for which it is known how a model computes embeddings, so they can be compared: `text`, `image` or
+    both."""
     try:
         encoders = Encoders.of(analyzer, None)
     except NormscopeError:
@@ -118,7 +119,7 @@ def _embeds(analyzer: Analyzer) -> list[str]:
 
 
 def _answers(analyzer: Analyzer) -> bool:
-    """Whether a model puts out a text of which it can be said where it came from."""
+    """Whether a model outputs a text, so that answers can be explained."""
     return task_of(analyzer) in ("causal-lm", "seq2seq-lm") and bool(getattr(analyzer.tokenizer, "is_fast", False))
 
 

@@ -26,10 +26,11 @@ from normscope.results.explanation_words import (
     token_names,
     without_sinks,
 )
-from normscope.results.tokens import name_of, pieces
+from normscope.results.tokens import labels, name_of, pieces
 
 if TYPE_CHECKING:
     from normscope.results.explanation import Explanation
+    from normscope.results.verification import Verification
 
 
 TOP = 15
@@ -124,3 +125,35 @@ def _table(explanation: Explanation, target: int | None, top: int) -> Table:
     for name, value in sums(explanation, target):
         table.add_row("", Text(name, style="bold"), Text(value, style="bold"))
     return table
+
+
+# ---- Edges that were cut in the real model.
+
+_COUNTED = (
+    "\nPredicted with attention weights as they were. The share is that of the edge in the explanation (weights={}): a cut "
+    "removes the whole product of weight and value, of which the share is a part."
+)
+
+
+def verification_view(verified: Verification) -> RenderableType:
+    """Each edge with the change that was predicted and the one that was observed, and both for all edges together."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    title = f"\nCut in the model: one key's value for one query, and how {name_of(verified.target)} changes\n"
+    names = labels(verified.tokens)
+    for column in ("layer", "from", "to"):
+        table.add_column(column, justify="right" if column == "layer" else "left")
+    counted = verified.explained.counts_weights
+    for column in ("share", "predicted", "observed") if counted else ("predicted", "observed"):
+        table.add_column(column, justify="right")
+    for edge, share, *changes in zip(
+        verified.edges, verified.explained.shares, verified.predicted, verified.observed, strict=True
+    ):
+        tokens = (f"{names[index]} ({index})" for index in (edge.key, edge.query))
+        numbers = [share, *changes] if counted else changes
+        table.add_row(str(edge.layer), *map(Text, tokens), *(f"{number:+.3f}" for number in numbers))
+    table.add_row(
+        "", "all together", "", *([""] if counted else []), *(f"{change:+.3f}" for change in verified.together)
+    )
+    correlation = f"\nCorrelation of predicted and observed: {verified.correlation:.2f}"
+    note = _COUNTED.format(verified.explained.weights) if counted else ""
+    return Group(Text(title), table, Text(correlation + note, "dim"))

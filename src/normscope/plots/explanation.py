@@ -15,13 +15,14 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import InputError, SelectionError
-from normscope.plots.caption import add_caption, caption_of
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
     DIVERGING,
     SEQUENTIAL,
     Scale,
+    add_caption,
+    caption_of,
     colour_map,
     diverging_norm,
     publication,

@@ -16,9 +16,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
 from normscope.errors import SelectionError
-from normscope.plots.caption import add_caption
 from normscope.plots.picture import Picture
-from normscope.plots.style import DIVERGING, publication
+from normscope.plots.style import DIVERGING, add_caption, publication
 from normscope.results.tokens import labels
 
 if TYPE_CHECKING:

@@ -18,13 +18,13 @@ from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
 from normscope.options import also_spelled, normalise_axis
-from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar, draw_map, key_groups
 from normscope.plots.picture import Picture
 from normscope.plots.style import (
     DIVERGING,
     SEQUENTIAL,
     Scale,
+    add_caption,
     colour_map,
     diverging_norm,
     publication,

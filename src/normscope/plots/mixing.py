@@ -9,10 +9,9 @@ from matplotlib.colors import Colormap, Normalize
 from matplotlib.figure import Figure
 
 from normscope.errors import SelectionError
-from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, label_rows
 from normscope.plots.picture import Picture
-from normscope.plots.style import SEQUENTIAL, colour_map, publication, scale_for
+from normscope.plots.style import SEQUENTIAL, add_caption, colour_map, publication, scale_for
 from normscope.results.tokens import labels
 from normscope.scopes import resolve
 

@@ -46,13 +46,16 @@ def plot_similarity(
 
     Args:
         similarity: what to show. An image is coloured by the shares of its patches, in total and with the strongest tokens
-        of the text, which is below it. part: `"both"`, or `"texts"` or `"table"` alone. For an image, `"both"` leaves out
-        the table, which is large. share: how much of the table is drawn as ribbons: as few pairs as possible that have this
-        share of the sum of all absolute values. margins: also draw the margins, as a last row and column of the table, and
-        the constant in the corner. colours: a matplotlib colour map with two sides, or its name. colour_scale: `"sqrt"`
-        keeps small values distinct next to strong ones, `"linear"` does not. limit: the value of the darkest colours of the
-        table (default: the largest of all pairs). width: the width of a line of text, in inches. title: the title (default:
-        the value and the model).
+            of the text, which is below it.
+        part: `"both"`, or `"texts"` or `"table"` alone. For an image, `"both"` leaves out the table, which is large.
+        share: how much of the table is drawn as ribbons: as few pairs as possible that have this share of the sum of all
+            absolute values.
+        margins: also draw the margins, as a last row and column of the table, and the constant in the corner.
+        colours: a matplotlib colour map with two sides, or its name.
+        colour_scale: `"sqrt"` keeps small values distinct next to strong ones, `"linear"` does not.
+        limit: the value of the darkest colours of the table (default: the largest of all pairs).
+        width: the width of a line of text, in inches.
+        title: the title (default: the value and the model).
 
     Examples:
         >>> from normscope.plots import plot_similarity

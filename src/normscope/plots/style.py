@@ -7,19 +7,22 @@ missing cell (blank) is not taken for a dark one.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files as resources
 from math import ceil
+from textwrap import shorten
 from typing import Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize, PowerNorm
+from matplotlib.figure import Figure
 from matplotlib.font_manager import fontManager
 
 from normscope.errors import InputError
+from normscope.models.source import model_name
 
 _PALETTE: dict[str, Any] = json.loads((resources("normscope.plots") / "palette.json").read_text(encoding="utf-8"))
 """The house palette, which the explorer's front end uses, too: maps look the same everywhere."""
@@ -144,3 +147,26 @@ def scale_for(count: int, smallest: float, largest: float) -> Scale:
     cell = min(max(wanted, smallest / count), largest / count)
     font = min(_LARGEST_FONT, max(_SMALLEST_FONT, cell * 72 / _LINE))
     return Scale(cell, font, ceil(font * _LINE / 72 / cell - 1e-9))
+
+
+# ---- The small line at the foot of a figure: the model, and the text that it read.
+
+_CAPTION_SIZE, _CAPTION_COLOUR = 6.5, "0.4"
+_CHARACTERS_PER_INCH = 14
+
+
+def caption_of(attributes: Mapping[Any, Any], width: float) -> str:
+    """Model and text of a result, as long as a figure of this width (in inches) has room for; or nothing."""
+    model, text = (str(attributes.get(name, "")) for name in ("model", "text"))
+    source = str(attributes.get("source_text", ""))
+    read = " \N{RIGHTWARDS ARROW} ".join(filter(None, (source, text)))
+    room = max(24, int(width * _CHARACTERS_PER_INCH) - len(model_name(model)))
+    parts = [model_name(model) if model else "", f"\u201c{shorten(read, room, placeholder='…')}\u201d" if read else ""]
+    return " \N{MIDDLE DOT} ".join(filter(None, parts))
+
+
+def add_caption(figure: Figure, attributes: Mapping[Any, Any]) -> None:
+    """Name the model and the text at the foot of a figure whose layout makes room for it."""
+    caption = caption_of(attributes, figure.get_figwidth())
+    if caption:
+        figure.supxlabel(caption, x=0.01, ha="left", fontsize=_CAPTION_SIZE, color=_CAPTION_COLOUR, parse_math=False)

@@ -18,10 +18,9 @@ from matplotlib.figure import Figure
 from matplotlib.patches import FancyBboxPatch
 
 from normscope.options import also_spelled
-from normscope.plots.caption import add_caption
 from normscope.plots.heat import add_colour_bar
 from normscope.plots.picture import Picture
-from normscope.plots.style import SEQUENTIAL, colour_map, ink_on, publication, sequential_norm
+from normscope.plots.style import SEQUENTIAL, add_caption, colour_map, ink_on, publication, sequential_norm
 from normscope.results.find import find_query
 from normscope.results.select import select_map
 from normscope.results.tokens import label, labels

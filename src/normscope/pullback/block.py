@@ -55,7 +55,7 @@ class PulledAttention:
 
     @cached_property
     def counted(self) -> Counted | None:
-        """What of `weight x value` goes to the value and elsewhere; nothing where all goes to the value."""
+        """The split of `weight x value` between the value and others; `None` if all of it goes to the value."""
         if self.weights == "constant":
             return None
         return counted(self.attention, self.covector @ self.attention.values.mT, self.weights)
@@ -101,7 +101,7 @@ class PulledAttention:
         return (self.counted.to_keys.mT @ scores.queries).mul_(scores.scale)
 
     def key_scores(self) -> Float[Tensor, "target head query key"] | None:
-        """What every key brings to every query by being looked at, without what belongs to no token."""
+        """The share of every key in every query by attracting attention, without what belongs to no token."""
         if self.counted is None or self.counted.to_keys is None:
             return None
         scores = known_scores(self.attention)
@@ -109,7 +109,7 @@ class PulledAttention:
         return self.counted.to_keys * (scores.queries @ keys.mT).mul_(scores.scale)
 
     def query_scores(self) -> Float[Tensor, "target head query"] | None:
-        """What every query brings of its own token by looking, without what belongs to no token."""
+        """The share of every query's own token by directing attention, without what belongs to no token."""
         if self.at_queries is None:
             return None
         scores = known_scores(self.attention)
@@ -117,7 +117,7 @@ class PulledAttention:
         return (self.at_queries * queries).sum(-1)
 
     def constant_scores(self) -> Float[Tensor, "target query"]:
-        """What queries and keys get that belongs to no token, at every query."""
+        """The shares of queries and keys that belong to no token, at every query."""
         bias = self.covector.new_zeros(len(self.covector), self.covector.shape[2])
         if self.counted is None or self.attention.scores is None:
             return bias
@@ -130,7 +130,7 @@ class PulledAttention:
         return bias
 
     def routing(self) -> Float[Tensor, "target head query key"] | None:
-        """What stays with the weights."""
+        """The share that stays with the weights."""
         return None if self.counted is None else self.attention.summed_taps(self.counted.routing)
 
 

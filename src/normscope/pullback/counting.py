@@ -1,4 +1,5 @@
-"""Counting the weights: what of `weight x value` goes to the value, what to query and key, and what stays with the weight.
+"""Counting the weights: which part of `weight x value` goes to the value, to query and key, and which stays with the
+weight.
 
 With `r[h, i, j] = <g_i, values_j>` what key `j` brings if it had all of the attention, head `h` brings `sum_j a_ij r_ij` to
 query `i`. Every rule splits that sum exactly:
@@ -79,7 +80,7 @@ def _players(attention: Attention, effects: PerPair) -> _Split:
 
 
 def visible_keys(attention: Attention) -> Int[Tensor, "some_head query 1"]:
-    """How many keys each query could look at."""
+    """The number of keys that each query can attend to."""
     scores = attention.scores
     if scores is None or scores.added is None:
         return (attention.weights != 0).sum(-1, keepdim=True).clamp(min=1)
@@ -88,7 +89,7 @@ def visible_keys(attention: Attention) -> Int[Tensor, "some_head query 1"]:
 
 
 def _half(attention: Attention, effects: PerPair) -> _Split:
-    """Weight and value are two players: each gets half of what they make together. The weight's half stays."""
+    """Weight and value are two players: each gets half of their product. The weight's half stays."""
     return attention.weights / 2, None, None
 
 

@@ -70,7 +70,7 @@ class FlowPullBack(StatesPullBack):
 
 
 def _of_attention(pulled: PulledAttention, trace: LayerTrace) -> tuple[Float[Tensor, "target head key"], Tensor]:
-    """What every head takes from every key, and what belongs to no token, at every query."""
+    """The share that every head takes from every key, and what belongs to no token, at every query."""
     values, constant = pulled.attention.values, constant_values(pulled.attention.linear_source)
     bias = pulled.constant_scores()
     if constant is not None:

@@ -162,7 +162,7 @@ def values_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " ta
 
 
 def sizes_of(trace: HeadTrace, targets: Sequence[Target]) -> Float[Tensor, " target"]:
-    """How large the numbers are that the targets' values are made of: a difference of large logits is no surer than they."""
+    """The size of the numbers in the targets' values: a difference of large logits is no more precise than these."""
     return _totals(trace, targets, sizes=True)
 
 
@@ -204,7 +204,7 @@ def _check(trace: HeadTrace, targets: Sequence[Target]) -> None:
 
 
 def narrowed(steps: tuple[HeadStep, ...], labels: Labels) -> tuple[HeadStep, ...]:
-    """The same chain, with only some labels: its last steps, back to the matrix that makes the logits, shrink."""
+    """The same chain with only some labels: its last steps, from the output matrix on, are restricted to these."""
     shorter = list(steps)
     for index in reversed(range(len(steps))):
         step = steps[index]
@@ -256,11 +256,11 @@ class _Carried:
         return replace(self, vectors=vectors, bias=self.bias.index_add(0, self.targets, shares))
 
     def alone(self, vectors: Float[Tensor, "entry f"]) -> _Carried:
-        """One of several ways back, which counts its own bias."""
+        """One of several branches, which counts its own bias."""
         return replace(self, vectors=vectors, bias=torch.zeros_like(self.bias))
 
     def joined(self, ways: Sequence[_Carried]) -> _Carried:
-        """All ways back together."""
+        """Concatenates the pulled-back branches."""
         return _Carried(
             torch.cat([way.targets for way in ways]),
             torch.cat([way.rows for way in ways]),

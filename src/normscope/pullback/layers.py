@@ -72,7 +72,7 @@ class PulledLayer:
 def pull_back_layer(
     trace: LayerTrace, covector: Covector, *, head_edges: bool = False, weights: Weights = "constant"
 ) -> PulledLayer:
-    """From the covectors at the output of a layer to those at its input, and all that flows between the two.
+    """From the covectors at the output of a layer to those at its input, and everything that flows between the two.
 
     The trace must have been captured below attention, for all queries. The covectors may come from another device.
     """
@@ -172,7 +172,7 @@ class StatesPullBack:
 
 
 def _biases_in(attention: PulledAttention) -> Float[Tensor, " target"]:
-    """What the biases of values, queries and keys bring."""
+    """The shares of the biases of values, queries and keys."""
     bias = attention.constant_scores().sum(-1)
     constant = constant_values(attention.attention.linear_source)
     return bias if constant is None else bias + attention.constant(constant).sum(-1)
@@ -270,7 +270,7 @@ class _Way:
 
 
 def _of_scores(pulled: PulledAttention) -> Iterator[Float[Tensor, "target head query key"]]:
-    """What keys bring by being looked at, and what each query brings of its own token by looking."""
+    """The shares of keys by attracting attention, and those of each query's own token by directing it."""
     keys, queries = pulled.key_scores(), pulled.query_scores()
     if keys is not None:
         yield keys

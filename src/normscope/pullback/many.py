@@ -1,4 +1,4 @@
-"""Many covectors through one block, where nothing is wanted of the way but what arrives below it.
+"""Many covectors through one block, when only their values below it are needed.
 
 A block is prepared once from its trace: slopes, deviations, and the way to the values as one matrix. Covectors lie as
 `[token, target, d]`, so that each step is one large product for all targets. Where the covectors at the block's output
@@ -184,7 +184,8 @@ class PreparedBlock:
         return at_input
 
     def shares(self, covectors: Carried) -> Float[Tensor, "target token"]:
-        """What every token that enters the block puts into each target: `<g_k, x_k>`, without forming `g` at the values."""
+        """The share of every token that enters the block in each target: `<g_k, x_k>`, without forming `g` at the
+        values."""
         way = _Way()
         at_input = self._at_input(fold_back(self.steps, way, Point(covectors)).value, way)
         shares = torch.einsum("ktd,kd->tk", at_input, self.hidden)
@@ -194,7 +195,7 @@ class PreparedBlock:
         return shares
 
     def _at_input(self, direct: Carried, way: _Way) -> Covectors:
-        """What reaches the input past the attentions, for all tokens."""
+        """The covectors that reach the input without the attentions, for all tokens."""
         covectors = _dense(direct)
         for norm, value in way.beside:
             covectors = covectors + (value if norm is None else _dense(norm(value)))
@@ -204,7 +205,7 @@ class PreparedBlock:
 
 
 class _Way(ChainRules[Carried, _Prepared]):
-    """One way back along a chain, and what reaches attentions and feed-forwards that read the block's input."""
+    """One walk back along a chain, and the covectors at attentions and feed-forwards that read the block's input."""
 
     def __init__(self) -> None:
         self.attentions: list[tuple[_Attention, Carried]] = []

@@ -19,7 +19,6 @@ from normscope.explain.answering import AnswerEngine
 from normscope.inputs.units import span_of_tokens, units_of
 from normscope.options import UNITS, Unit, also_spelled, whole_number
 from normscope.results import answer_schema as names
-from normscope.results.answer_numbers import AnswerNumbers
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
 from normscope.results.base import Result
 from normscope.results.reasoning import handed_on
@@ -35,6 +34,26 @@ BIAS = "biases"
 
 ROUTED = "routing"
 """What stays with attention weights, as a list of shares calls it."""
+
+
+class _Numbers:
+    """The computed numbers of one answer, shared by the explanations of its parts: the dataset, and the engine for more."""
+
+    def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None) -> None:
+        self.dataset, self.engine = dataset, engine
+
+    def table(self) -> xr.Dataset:
+        """The dataset with its table, which is computed once."""
+        if names.TABLE not in self.dataset:
+            engine = self.at_hand("The table of all tokens of the answer")
+            pulled = engine.spans([[index] for index in range(len(engine.exchange.ids))])
+            self.dataset = names.with_table(self.dataset, pulled, engine.objective)
+        return self.dataset
+
+    def at_hand(self, what: str) -> AnswerEngine:
+        if self.engine is None:
+            raise SelectionError(f"{what} is not in this file. Explain the answer with table=True, and save it again.")
+        return self.engine
 
 
 class Answer(Result):
@@ -59,7 +78,7 @@ class Answer(Result):
 
     def __init__(self, dataset: xr.Dataset, engine: AnswerEngine | None = None, *, shared: Any = None) -> None:
         super().__init__(dataset)
-        self._numbers: AnswerNumbers = AnswerNumbers(dataset, engine) if shared is None else shared
+        self._numbers: _Numbers = _Numbers(dataset, engine) if shared is None else shared
 
     # ---- what there is -------------------------------------------------------------------------------------------------
 

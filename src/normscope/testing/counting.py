@@ -21,9 +21,8 @@ _NODES = 80
 
 @dataclass(frozen=True)
 class OracleSplit:
-    """What each pair of a query and a key gives to the value, to the query and to the key, and what stays.
-
-    Sums are of numbers, not of coefficients: all four together are `weight x <covector, value>`.
+    """The shares of value, query and key in each pair of a query and a key, and the rest. These are numbers, not
+    coefficients: all four add up to `weight x <covector, value>`.
     """
 
     values: Float[Tensor, "head query key"]
@@ -33,7 +32,7 @@ class OracleSplit:
 
 
 def oracle_split(attention: Attention, covector: Float[Tensor, "head query d_head"], weights: str) -> OracleSplit:
-    """The split of one attention for covectors at what its heads give out."""
+    """The split of one attention, for covectors at the outputs of its heads."""
     assert attention.scores is not None
     scores = attention.scores
     effects = torch.einsum("hid,hjd->hij", covector.double(), attention.values.double())
@@ -58,7 +57,8 @@ def _constant(own: _Row, added: _Row, effects: _Row) -> _Given:
 
 
 def _shapley(factors: list[float]) -> list[float]:
-    """Of a product whose factors come one after another, in every order; without one of them it is nothing."""
+    """The Shapley values of a product: its factors come one after another, in every order, and without one of them it is
+    zero."""
     shares = [0.0] * len(factors)
     orders = list(permutations(range(len(factors))))
     for order in orders:
@@ -77,7 +77,8 @@ def _half(own: _Row, added: _Row, effects: _Row) -> _Given:
 
 
 def _players(own: _Row, added: _Row, effects: _Row) -> _Given:
-    """A weight without a choice is no player; otherwise weight and value share what they make, then query and key."""
+    """A weight without an alternative is not a player; otherwise weight and value share their product, then query and
+    key."""
     if int((added > -1e30).sum()) == 1:
         return _constant(own, added, effects)
     values, _, _ = _half(own, added, effects)
@@ -88,7 +89,7 @@ def _players(own: _Row, added: _Row, effects: _Row) -> _Given:
 
 
 def _joint(own: _Row, added: _Row, effects: _Row) -> _Given:
-    """Queries, keys and values grow from nothing together, so that scores go with the square."""
+    """Queries, keys and values grow from zero together, so scores grow with the square."""
     places, widths = (torch.tensor(each, dtype=own.dtype) for each in np.polynomial.legendre.leggauss(_NODES))
     places, widths = (1 + places[:, None]) / 2, widths[:, None] / 2
     weights = torch.softmax(places**2 * own + added, -1)

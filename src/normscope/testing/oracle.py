@@ -185,8 +185,8 @@ def _attend(attention: Attention, trace: LayerTrace, *, bias_apart: bool) -> Ora
 def _with_joint_gates(
     attention: Attention, trace: LayerTrace, gated: OracleResult, *, bias_apart: bool
 ) -> OracleResult:
-    """The gate `g(z)` times what it lets through, both on the way from zero: what it lets through takes the mean of `g`
-    on the way, and the rest is the gate's, of the query's own token."""
+    """The gate `g(z)` times its input, both on the path from zero: the input is multiplied by the mean of `g` on the path,
+    and the rest is the gate's share, which belongs to the query's own token."""
     gating = attention.gating
     assert gating is not None
     value, _, _ = path_integrals(gating.activation.function, gating.entering.double())

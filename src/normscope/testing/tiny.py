@@ -88,7 +88,7 @@ _REDUCED = {
     **{"num_encoder_blocks": 2, "depths": [2, 2], "strides": [4, 2], "patch_sizes": [7, 3], "image_size": 32},
     **{"hidden_sizes": [16, 32], "num_attention_heads": [2, 4], "mlp_ratios": [2, 2], "sr_ratios": [2, 1]},
 }
-"""Two stages, of which the first looks at merged tokens."""
+"""Two stages, of which the first attends to merged tokens."""
 
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 

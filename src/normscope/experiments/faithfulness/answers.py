@@ -1,4 +1,4 @@
-"""answers: does a method find the sentence that an answer is from, and does the answer need what it finds?
+"""answers: does a method find the sentence that contains the answer, and does the answer depend on it?
 
 A row has sentences, a question, its answer, and the sentences that hold it. A method ranks the sentences by the sum, the
 mean, or the positive part, of what their tokens put into the answer. The sentences that it ranks first are taken out of the
@@ -124,7 +124,7 @@ class Answers(declared.Answers, MethodTrial):
         return Partial(rows={"rows": Rows((pa.Table.from_pylist(rows, schema=_ROWS),))}).merge(unavailable(refused))
 
     def _shares(self, analyzer: Analyzer, case: AskedModel) -> tuple[Shares, dict[str, str]]:
-        """What every token puts into the answer, by method; and why methods are unavailable."""
+        """The share of every token in the answer, by method; and why methods are unavailable."""
         rules = pull_back_rules(self.names)
         names = [name for name in self.names if name not in rules]
         shares, refused = self._pulled(analyzer, case, rules)

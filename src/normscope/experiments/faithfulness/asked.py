@@ -1,4 +1,5 @@
-"""A question about sentences as a model reads it, the answer that is explained, and how probable it is without sentences.
+"""A question about sentences as a model reads it, the answer that is explained, and its probability without some of the
+sentences.
 
 Sentences are those of the corpus, one document together. The answer is the one that is known, put into the model's mouth; or
 the model's own, of which the part that says the known one is explained.
@@ -106,7 +107,7 @@ class AskedModel:
         return len(self._known)
 
     def _log_probabilities(self, prompts: Sequence[Prompt]) -> list[float]:
-        """Inputs of the same length go through the model together, so that nothing is padded."""
+        """Inputs of the same length are batched, so nothing is padded."""
         found: dict[int, float] = {}
         lengths = [len(prompt.ids) for prompt in prompts]
         for length in dict.fromkeys(lengths):

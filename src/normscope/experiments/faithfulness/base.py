@@ -215,7 +215,8 @@ class MethodShares:
 def shares_by(
     analyzer: Analyzer, sequence: TokenSequence, question: Question, names: Sequence[str], *, strict: bool
 ) -> MethodShares:
-    """What every method says of one input; `strict`: raise if one is unavailable. Pull-backs share one pass forwards."""
+    """The values of every method for one input; `strict`: raise if one is unavailable. Pull-backs share one forward
+    pass."""
     from normscope.methods import attribution  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
     methods = {name: attribution(named_method(name)) for name in names}

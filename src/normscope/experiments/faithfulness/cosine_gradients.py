@@ -1,4 +1,4 @@
-"""Integrated gradients of the similarity of two texts: what every token of either does for it, from embeddings of zero.
+"""Integrated gradients of the similarity of two texts: the share of every token of either, from embeddings of zero.
 
 A baseline for the tables of `Analyzer.similarity`, by the model's own gradients: many passes and no table.
 """
@@ -27,7 +27,7 @@ STEPS = 50
 def integrated_gradients(
     analyzer: Analyzer, texts: tuple[str, str], measure: str, pooling: str | None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What every token of either text does for their similarity, while the other text stays as it is."""
+    """The share of every token of either text in their similarity, while the other text is unchanged."""
     encoders = Encoders.of(analyzer, pooling)
     reader = encoders.reader()
     first, second = (reader.read(text) for text in texts)

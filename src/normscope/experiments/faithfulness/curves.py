@@ -81,7 +81,8 @@ def extreme_areas(value: Value, candidates: Sequence[int], beam: int) -> tuple[f
 
 
 def _best_area(value: Value, candidates: Sequence[int], beam: int, sign: int) -> float:
-    """The largest mean of `sign` times the fall. Orders that took away the same tokens go on alike: the best is kept."""
+    """The largest mean of `sign` times the fall. Orders that removed the same tokens continue in the same way, so only the
+    best is kept."""
     whole = float(value([frozenset()])[0])
     front: dict[frozenset[int], float] = {frozenset(): 0.0}
     steps = 0

@@ -241,7 +241,7 @@ class Probabilities:
         return ("mask", "drop", "mean") if has_mask else ("drop", "mean")
 
     def without(self, removed: Sequence[Removed], removal: Removal) -> np.ndarray:
-        """The probability without each of these sets of tokens; NaN where nothing is left to read."""
+        """The probability without each of these sets of tokens; NaN where no token is left."""
         keys = [self._key(tokens, removal) for tokens in removed]
         missing = {key: tokens for key, tokens in zip(keys, removed, strict=True) if key not in self._cache}
         if missing:

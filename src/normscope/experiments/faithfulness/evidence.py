@@ -1,7 +1,7 @@
 """evidence: does a method find the words that a model's choice between two words must rest on?
 
 A row has a text, a good and a bad continuation, and the words of the text that decide between them. A method ranks the
-tokens by what they put into the logit of the good word: alone (plain), against that of the bad one (contrastive), or
+tokens by their shares in the logit of the good word: alone (plain), against that of the bad one (contrastive), or
 compared with the other words of the vocabulary as `Analyzer.explain` does.
 """
 
@@ -211,7 +211,7 @@ _OverSets = Callable[[Sequence[np.ndarray]], tuple[float, float, float]]
 def _sets_of(
     groups: Mapping[tuple[object, ...], statistics.Group],
 ) -> dict[tuple[object, ...], list[statistics.Group]]:
-    """The groups of all sets, by question and measure; nothing of a single set, whose own mean is known."""
+    """The groups of all sets, by question and measure; none for a single set, whose own mean is known."""
     found: dict[tuple[object, ...], list[statistics.Group]] = {}
     for (_, *rest), group in groups.items():
         found.setdefault(tuple(rest), []).append(group)

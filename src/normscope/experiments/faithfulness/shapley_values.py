@@ -186,7 +186,7 @@ class _Query:
     def shapley(
         self, bias: BiasRole, pairs: int | None, generator: torch.Generator
     ) -> tuple[Float[Tensor, "estimate key d"], Float[Tensor, " d"]]:
-        """Estimates of every key's Shapley vector (one, if exact), and what all players together bring."""
+        """Estimates of every key's Shapley vector (one, if exact), and the value of all players together."""
         estimates = self.parts.new_zeros(pairs or 1, *self.parts.shape)
         complete = torch.zeros_like(self.bias)
         for expert, network, row in self.serving:

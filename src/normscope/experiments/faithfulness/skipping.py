@@ -31,8 +31,8 @@ class Component:
 
 
 def components_of(trace: LayerTrace) -> Iterator[Component]:
-    """The components of a block in their order, each attention followed by its heads. Of a kind that comes twice, the name
-    says which one it is."""
+    """The components of a block in their order, each attention followed by its heads. If a kind occurs twice, its name has
+    a number."""
     counts: dict[str, int] = {}
     names = trace.components
     for place, step in enumerate(trace.steps):
@@ -45,8 +45,8 @@ def components_of(trace: LayerTrace) -> Iterator[Component]:
 
 
 def without(trace: LayerTrace, skipped: Component | None) -> Float[Tensor, "token d"]:
-    """The block's output without a component: an attention, a head or a feed-forward brings nothing, a residual is not
-    added, a norm changes nothing. Attention weights and routers are those of the model's own pass."""
+    """The block's output without a component: an attention, a head or a feed-forward adds nothing, a residual is not added,
+    a norm changes nothing. Attention weights and routers are those of the model's own pass."""
     replay, start = Replay(), Point(trace.hidden)
     if skipped is None:
         return fold(trace.steps, replay, start).value
@@ -58,7 +58,7 @@ def without(trace: LayerTrace, skipped: Component | None) -> Float[Tensor, "toke
 
 
 def _skipping(step: Step, head: int | None, before: Tensor, after: Tensor) -> Float[Tensor, "token d"]:
-    """What a step leaves of the state before it, and of what it made of that, if it (or one head of it) is skipped."""
+    """The state after a step that is skipped (or one of its heads), from the state before it and its output."""
     match step:
         case Attention() if head is not None:
             return after - _of_head(step, head)

@@ -196,7 +196,7 @@ def _sides(pair: TextPair) -> tuple[tuple[list[str], str], tuple[list[str], str]
 def losses_of(
     analyzer: Analyzer, words: Sequence[str], other: str, measure: str, pooling: str | None
 ) -> Float[np.ndarray, " word"]:
-    """What the similarity with another text loses without each word; nothing for a text of too few words."""
+    """The loss of similarity with another text without each word; empty for a text of too few words."""
     if len(words) < _FEWEST:
         return np.zeros(0)
     texts = [" ".join(words), *(" ".join([*words[:place], *words[place + 1 :]]) for place in range(len(words)))]
@@ -237,7 +237,7 @@ def _spearman(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def links_found(table: WordTable, pair: TextPair) -> list[Row]:
-    """How many groups of words with a link have their largest cell with a group that they are linked with, by method.
+    """By method, the number of groups of words with a link whose largest cell is with a group that they are linked with.
 
     The candidates are all groups of the other text, words in no group being groups of their own. A group that is linked with
     all of them decides nothing.

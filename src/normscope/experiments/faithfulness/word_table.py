@@ -57,11 +57,11 @@ class WordTable:
     measure: str
     vectors: tuple[Float[np.ndarray, "first d"], Float[np.ndarray, "second d"]]
     gradients: tuple[np.ndarray, np.ndarray] | None = None
-    """What every word does by integrated gradients, if they were computed."""
+    """The share of every word by integrated gradients, if they were computed."""
 
     @property
     def shares(self) -> tuple[np.ndarray, np.ndarray]:
-        """What every word of either text does: its row or column, and its margin."""
+        """The share of every word of either text: its row or column, and its margin."""
         return self.cells.sum(1) + self.margins[0], self.cells.sum(0) + self.margins[1]
 
     @property
@@ -154,7 +154,7 @@ def parts_of(table: WordTable) -> dict[str, float]:
 
 
 def sizes_of(table: WordTable) -> dict[str, float]:
-    """The share of the sizes of all cells that lies in each kind, and in the largest cells."""
+    """The share of each kind, and of the largest cells, in the sum of all absolute values."""
     kinds, sizes = kinds_of(table), np.abs(table.cells) / max(float(np.abs(table.cells).sum()), 1e-30)
     found = {name: float(sizes[kinds == place].sum()) for place, name in enumerate(KINDS)}
     ordered = np.sort(sizes, axis=None)[::-1]

@@ -425,6 +425,7 @@ TOWERS_OF_TEXT = {
     **dict(fuyu="FuyuForCausalLM", aya_vision="AyaVisionForConditionalGeneration"),
     **dict(qianfan_ocr="QianfanOCRForConditionalGeneration", aria="AriaForConditionalGeneration"),
     **dict(modernvbert="ModernVBertForMaskedLM", ultravbert="UltraVBertForMaskedLM"),
+    **dict(shieldgemma2="ShieldGemma2ForImageClassification"),
 }
 """Multimodal types with a text tower and their classes, one for each way in which they differ; the others are like these."""
 

@@ -17,11 +17,15 @@ TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
 )
 """Classes with a tower for images and one for texts, `vision_model` and `text_model`, which are no one model."""
 
-CLASSES: Mapping[str, str] = dict.fromkeys(
-    ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
-    "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
-    "model, whose attention is local, is analysed.",
-)
+CLASSES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+        "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
+        "model, whose attention is local, is analysed.",
+    ),
+    "HieraForPreTraining": "it leaves out most of an image's tokens, at random in every pass. Load it as HieraModel, which "
+    "reads all of them.",
+}
 """Classes whose type is described, but not as a whole."""
 
 _SHARED = (
@@ -87,7 +91,7 @@ _TYPES: dict[str, str] = {
     _FUSED_ATTENTION: "wavlm",
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
+    _PYRAMID: ("cvt dinat levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
@@ -115,7 +119,7 @@ _TYPES: dict[str, str] = {
         "embedding_gemma2 ernie4_5_vl_moe evolla fast_vlm glm46v glm4v glm4v_moe glm5_next glm_image glm_ocr "
         "glmga granite4_vision hunyuan_vl idefics janus "
         "molmo2 muse_glimmer muse_spark paddleocr_vl perception_lm pi0 "
-        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 unlimited_ocr"
+        "qwen2_5_omni_thinker qwen3_omni_moe_thinker step3p7 unlimited_ocr"
     ),
     _SENSES: (
         "align altclip blip blip-2 bridgetower chinese_clip clipseg clvp encoder-decoder flava florence2 groupvit "

@@ -384,7 +384,7 @@ class ProbedAttention:
     """
 
     module: str
-    value: SplitHeads | SequenceFirst | SideBySide
+    value: SplitHeads | SequenceFirst | SideBySide | FusedTail
     output: str
     norm: NormPart | None = None
     heads: Callable[[Config], int] = all_heads

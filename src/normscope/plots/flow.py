@@ -178,4 +178,4 @@ def _legend(figure: Figure, *, ends: bool) -> None:
         goes_on = Line2D([], [], linestyle="", marker="o", markerfacecolor="white", markeredgecolor="0.4", markersize=5)
         goes_on.set_label("goes on in edges too small to be drawn")
         handles.append(goes_on)
-    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False, fontsize=7)
+    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=7)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -360,3 +361,17 @@ def test_a_flow_of_a_decoder_that_takes_nothing_from_its_source_is_drawn_too() -
     own, source = [f"t{index}" for index in range(60)], [f"s{index}" for index in range(60)]
     flow = Flow(0.9, own, [*own, *source], np.ones((2, 60)), edges, np.ones(1))
     assert [label.get_text() for label in plot_flow(flow).axes[0].get_yticklabels()] == ["t0", "t1"]
+
+
+@pytest.mark.parametrize("width", [None, 3.0])
+def test_nothing_in_a_flow_lies_over_another_label(width: float | None) -> None:
+    layers = 24
+    edges = [Edge(layer, 1, 1, 1.0) for layer in range(1, layers + 1)] + [Edge(3, 0, 1, -0.5)]
+    flow = Flow(0.5, ["a", "b"], ["a", "b"], np.ones((layers + 1, 2)), edges, np.ones(layers))
+    figure = plot_flow(flow, name="b", width=width, about={"model": "a-model", "text": "a text of some words " * 9})
+    figure.draw_without_rendering()
+    caption = figure._supxlabel.get_window_extent()  # pyright: ignore[reportAttributeAccessIssue]
+    assert not figure.legends[0].get_window_extent().overlaps(caption)
+    assert not figure.legends[0].get_window_extent().overlaps(figure.axes[0].title.get_window_extent())
+    numbers = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert not any(first.overlaps(second) for first, second in pairwise(numbers))

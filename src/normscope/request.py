@@ -396,7 +396,13 @@ class AnsweredOptions:
         ),
     ] = None
     chat: bool | None = None
-    table: bool = False
+    table: Annotated[
+        bool,
+        Documentation(
+            "Also explain every token of the answer by itself: files have the table, and pages the shares of single words.",
+            panel=_EXPLAINED,
+        ),
+    ] = False
     on_text: OnText | None = None
 
 

@@ -36,6 +36,9 @@ _KNOWN = (
     ("a feed-forward of linear layers", "its feed-forward was not found"),
     ("an order of norms", "the order of its parts was not found"),
     ("passes the battery", "no proposed description passes the battery"),
+    ("only texts and images", "it reads sounds, and only texts and images are read to observe a model"),
+    ("No stack of blocks", "its blocks are not modules of one class in a list"),
+    ("stacks of blocks", "it has several stacks of blocks"),
     ("could not be observed", "it could not be observed with random inputs"),
 )
 

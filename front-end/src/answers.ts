@@ -14,6 +14,7 @@ import {
   initialAnswerState,
   parseAnswerState,
 } from "./model/answer";
+import * as format from "./model/format";
 import { formatState } from "./model/state";
 import { Store } from "./model/store";
 import { Page } from "./page";
@@ -144,7 +145,11 @@ class AnswerPage {
   private get exportable(): Exportable {
     return {
       name: () => "normscope-answer",
-      note: () => "Data is that of what is chosen, and of every word.",
+      note: () => {
+        const error = this.answer.views[0]!.rows?.error ?? 0;
+        const words = error > 0 ? `, whose shares are within ${format.share(error)}` : "";
+        return `Data is that of what is chosen, and of every word${words}.`;
+      },
       figure: () => answerFigure(this.view!),
       csv: () => Promise.resolve(answerCsv(this.view!)),
       json: () => Promise.resolve(answerJson(this.view!)),

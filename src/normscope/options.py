@@ -264,23 +264,26 @@ NormaliseAxis = Literal["none", "row", "column"]
 """Norms as they are, or as shares of a row or of a column."""
 
 
-DocumentedBaseline = Annotated[
-    FeedForwardBaseline,
-    Documentation(
-        "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token put "
-        "in."
-    ),
-]
+@dataclass(frozen=True, kw_only=True)
+class BaselineOptions:
+    """Where the integrated gradients of feed-forwards start."""
+
+    ff_baseline: Annotated[
+        FeedForwardBaseline,
+        Documentation(
+            "Start the integrated gradients of feed-forwards at 'zero', as in the papers, or at the 'bias': what no token "
+            "put in."
+        ),
+    ] = "zero"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Conventions:
+class Conventions(BaselineOptions):
     """Conventions of the decomposition; the defaults are those of the papers."""
 
     value_bias: Annotated[
         ValueBias, Documentation("Count the bias of the value projection with the 'token' or with the 'bias'.")
     ] = "token"
-    ff_baseline: DocumentedBaseline = "zero"
     gates: Annotated[
         Gates,
         Documentation(

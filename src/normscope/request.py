@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, TypeVar
 from normscope.options import (
     ApproximationName,
     Arithmetic,
+    BaselineOptions,
     Conventions,
     Documentation,
-    DocumentedBaseline,
     FeedForwardBaseline,
     Gates,
     Masking,
@@ -72,11 +72,16 @@ _HOW = "How"
 _Truncate = Annotated[bool, Documentation("Cut a text that is longer than the model takes, instead of refusing it.")]
 
 
-class ConventionOptions(TypedDict, total=False):
+class BaselineKeywords(TypedDict, total=False):
+    """The fields of `BaselineOptions` as keywords."""
+
+    ff_baseline: FeedForwardBaseline
+
+
+class ConventionOptions(BaselineKeywords, total=False):
     """The fields of `Conventions` as keywords."""
 
     value_bias: ValueBias
-    ff_baseline: FeedForwardBaseline
     gates: Gates
 
 
@@ -94,10 +99,9 @@ class ReadingKeywords(TypedDict, total=False):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RecordingOptions:
+class RecordingOptions(BaselineOptions):
     """How a pass is recorded that is followed back through all layers."""
 
-    ff_baseline: DocumentedBaseline = "zero"
     weights: Annotated[
         Weights,
         Documentation(
@@ -118,10 +122,9 @@ class RecordingOptions:
     on_progress: OnProgress | None = None
 
 
-class RecordingKeywords(TypedDict, total=False):
+class RecordingKeywords(BaselineKeywords, total=False):
     """The fields of `RecordingOptions` as keywords."""
 
-    ff_baseline: FeedForwardBaseline
     weights: Weights
     dtype: Dtype | None
     max_memory: int | None
@@ -393,7 +396,13 @@ class AnsweredOptions:
         ),
     ] = None
     chat: bool | None = None
-    table: bool = False
+    table: Annotated[
+        bool,
+        Documentation(
+            "Also explain every token of the answer by itself: files have the table, and pages the shares of single words.",
+            panel=_EXPLAINED,
+        ),
+    ] = False
     on_text: OnText | None = None
 
 

@@ -286,12 +286,35 @@ def test_a_long_answer_has_no_rows_unless_they_were_computed(
     monkeypatch.setattr(answer_payload, "MOST_OUTPUTS", 3)
     long = chat.explain_answer(context=DOCUMENTS, question=QUESTION, answer=ANSWER)
     shown = open_page(long)
-    assert "answer is long" in shown.page.locator(".reply .hint[role=status]").inner_text()
+    assert "A long text" in shown.page.locator(".reply .hint[role=status]").inner_text()
     shown.page.locator(WORDS).first.hover()
     shown.settle()
     assert total(shown) == pytest.approx(long.value, abs=1.5e-3) and shown.trouble == []
     assert long.table.shape[0] > 3
     assert build_payload(long)["answer"]["views"][0]["rows"] is not None
+
+
+def test_a_long_text_is_not_explained_again_for_its_page(chat: ns.Analyzer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_payload, "MOST_TOKENS", 20)
+    long = chat.explain_answer(context=DOCUMENTS, question=QUESTION, answer=ANSWER)
+    assert "A long text" in build_payload(long)["answer"]["missing"]
+    assert "table" not in long.tree.to_dataset()
+
+
+def test_many_shares_are_packed_and_too_many_are_left_out(
+    chat: ns.Analyzer, answer: Answer, open_page: Callable[..., Shown], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(answer_payload, "MOST_FULL", 3)
+    assert build_payload(answer)["answer"]["views"][0]["rows"]["bits"] == 16
+    shown = open_page(answer)
+    word = answer.of("Lisbon.")
+    shown.page.locator(WORDS).last.hover()
+    shown.settle()
+    assert total(shown) == pytest.approx(word.value, abs=2e-3) and shown.trouble == []
+    monkeypatch.setattr(answer_payload, "MOST_SHARES", 10)
+    shown = open_page(answer, unit="word")
+    assert "too many words" in shown.page.locator(".reply .hint[role=status]").inner_text()
+    assert shown.trouble == []
 
 
 def test_a_file_without_its_table_has_a_page(chat: ns.Analyzer, tmp_path: Path) -> None:

@@ -202,3 +202,13 @@ def _rest_of_llama() -> tuple[Any, Any]:
     topology = family_of("llama").stack.topology
     assert isinstance(topology, PreNorm)
     return topology.feed_forward_norm, topology.feed_forward
+
+
+def test_labels_that_are_rows_of_a_language_models_matrix_are_explained() -> None:
+    model = model_of("ShieldGemma2ForImageClassification", shrunk("shieldgemma2"))
+    analyzer = ns.load(model)
+    explanation = analyzer.explain(ids(5, 6, 7, 8), target="No", objective="logit")
+    assert isinstance(explanation, ns.Explanation)
+    own = model(input_ids=torch.tensor([[5, 6, 7, 8]])).logits.detach()[0, 1]
+    assert float(explanation.value) == pytest.approx(float(own), rel=1e-5)
+    assert float(explanation.shares.sum()) + sum(explanation.biases) == pytest.approx(float(own), rel=1e-4)

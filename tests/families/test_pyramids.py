@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel
+from transformers import HieraForPreTraining, PreTrainedModel
 
 import normscope as ns
 from normscope.testing import assert_explained, assert_family, assert_head
@@ -19,8 +19,9 @@ WINDOWED = {
     "donut-swin": "DonutSwinForImageClassification",
 }
 CONVOLVING = {"pvt_v2": "PvtV2ForImageClassification", "segformer": "SegformerForImageClassification"}
+HIERA = {"hiera": "HieraForImageClassification"}
 REDUCED = {"pvt": "PvtForImageClassification", **CONVOLVING}
-CLASSIFIERS = {**WINDOWED, **REDUCED}
+CLASSIFIERS = {**WINDOWED, **REDUCED, **HIERA}
 
 
 def pyramid(model_type: str, **changes: Any) -> PreTrainedModel:
@@ -183,6 +184,40 @@ def test_states_between_the_halves_of_a_block_cannot_be_replaced() -> None:
     model = pyramid("segformer")
     with pytest.raises(ns.UnsupportedArchitectureError, match="cannot be replaced"):
         ns.load(model).explain(pixels(32), target=1, method="leave-one-out")
+
+
+def test_the_last_stage_of_hiera_has_the_blocks_after_the_one_that_merges() -> None:
+    model = pyramid("hiera")
+    analysis = analysed(model, size=32)
+    assert analysis.dataset.sizes["layer"] == 2
+    assert analysis.tokens == ["0,0", "0,1", "1,0", "1,1"]
+    own = model(**pixels(32), output_attentions=True).attentions[-1][0, :, 0].mean(0)  # [head, window, query, key]
+    np.testing.assert_allclose(analysis.map("AttnW").sel(layer=2).values, own.detach().numpy(), rtol=1e-5)
+
+
+def test_tokens_of_hiera_lie_row_by_row_in_the_last_stage() -> None:
+    model = pyramid("hiera", image_size=[32, 64])
+    given = {"pixel_values": torch.randn(1, 3, 32, 64, generator=torch.Generator().manual_seed(0))}
+    own = model(**given, output_hidden_states=True)
+    analysis = ns.load(model).analyze(given)
+    assert isinstance(analysis, ns.Analysis)
+    assert analysis.tokens == ["0,0", "0,1", "0,2", "0,3", "1,0", "1,1", "1,2", "1,3"]
+    torch.testing.assert_close(own.reshaped_hidden_states[-1].flatten(1, 2), own.hidden_states[-1], rtol=0, atol=0)
+
+
+def test_stages_of_hiera_with_tokens_in_groups_or_without_blocks_of_their_own_are_refused() -> None:
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"stage 2 of 3 .* do not lie row by row"):
+        ns.load(pyramid("hiera"), stage=2)
+    with pytest.raises(ns.UnsupportedArchitectureError, match=r"stage 3 of 3 .* do not lie row by row"):
+        ns.load(pyramid("hiera", num_query_pool=1))
+    with pytest.raises(ns.UnsupportedArchitectureError, match="a single block, which merges"):
+        ns.load(pyramid("hiera", depths=[1, 1, 1]))
+
+
+def test_a_hiera_that_leaves_out_tokens_at_random_is_refused() -> None:
+    model = HieraForPreTraining(shrunk("hiera", decoder_hidden_size=16, decoder_depth=1, decoder_num_heads=2)).eval()
+    with pytest.raises(ns.UnsupportedArchitectureError, match="leaves out most of an image's tokens"):
+        analysed(model, size=32)
 
 
 @pytest.mark.parametrize("model_type", CLASSIFIERS)

@@ -50,6 +50,15 @@ def test_all_hops_are_as_many_as_there_are_written_tokens_and_the_triangular_sol
         np.testing.assert_allclose(everything[PROMPT:], 0, atol=1e-12)
 
 
+@given(numbers, st.lists(credits, min_size=1, max_size=3), st.one_of(st.none(), st.integers(0, 8)))
+def test_several_answers_are_handed_on_together_as_each_by_itself(
+    table: list[float], credit: list[list[float]], hops: int | None
+) -> None:
+    together = handed_on(np.array(credit), planted(table), OUTPUTS, hops)
+    alone = [handed_on(np.array(each), planted(table), OUTPUTS, hops) for each in credit]
+    np.testing.assert_allclose(together, alone, atol=1e-9)
+
+
 def test_no_hop_changes_nothing_and_one_hop_goes_one_step() -> None:
     table = np.full((2, 3), np.nan)
     table[0, 0], table[1, :2] = 2.0, (-1.0, 3.0)

@@ -14,7 +14,7 @@ from transformers.models.auto import modeling_auto
 from normscope.families import family_of, supported_models
 from normscope.families.multimodal import ENCODER_TOWER, TEXT_TOWER
 from normscope.testing.tiny import shrunk
-from support.tiny_architectures import SIZE, VARIANTS
+from support.tiny_architectures import SIZE, TOWERS_OF_TEXT, VARIANTS
 from support.tiny_models import SIZES
 
 MAPPINGS = (
@@ -50,6 +50,7 @@ NOT_DESCRIBED = {
         ("UniSpeechForPreTraining", "UniSpeechSatForPreTraining", "Wav2Vec2ForPreTraining"),
         "compares frames with quantised ones, and has no logits of labels",
     ),
+    "HieraForPreTraining": "reconstructs the tokens that it leaves out, and has no logits of labels",
     "BigBirdForQuestionAnswering": "its head has a feed-forward with a residual branch, and masks logits of the question",
 }
 """Classes of described architectures whose heads are refused, and why."""
@@ -117,7 +118,7 @@ def tiny_head(
 
 
 def _config(model_type: str, class_name: str, changes: dict[str, Any]) -> PreTrainedConfig:
-    if family_of(model_type).pyramid:
+    if family_of(model_type).pyramid or model_type in TOWERS_OF_TEXT:
         return shrunk(model_type, num_labels=LABELS, **changes)
     return AutoConfig.for_model(model_type, **_settings(model_type, class_name, changes))
 

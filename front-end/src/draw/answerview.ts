@@ -12,7 +12,7 @@ export interface AnswerView {
   focus: Focus | null;
   chosen: Focus | null;
   /** The share of every item in the word in focus, or in all that is explained. */
-  shares: number[];
+  shares: ArrayLike<number>;
   /** What the item in focus put into every word; null if none is, or if that is not known. */
   fed: number[] | null;
   colours: Palette;

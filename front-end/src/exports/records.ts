@@ -168,6 +168,10 @@ export function similarityJson({ similarity, lines: { first, second }, table }: 
   return `${JSON.stringify(content, null, 1)}\n`;
 }
 
+function rowsOf({ rows }: AnswerView["view"]): Float32Array[] | null {
+  return rows && Array.from({ length: rows.words }, (_, word) => rows.of(word));
+}
+
 /** One line per item and word of the answer, and first those of the whole answer, whose word is empty. */
 export function answerCsv({ answer, view }: AnswerView): string {
   const words = wordTexts(answer);
@@ -175,7 +179,7 @@ export function answerCsv({ answer, view }: AnswerView): string {
     answer.items.map(({ text, source, ranked }, item) =>
       [quoted(word), ranked ? answer.unit : "left out", quoted(text), quoted(source), shares[item]].join(),
     );
-  const rows = view.rows?.flatMap((shares, word) => block(words[word]!, shares)) ?? [];
+  const rows = rowsOf(view)?.flatMap((shares, word) => block(words[word]!, shares)) ?? [];
   return `${["word,kind,text,source,share", ...block("", view.total), ...rows].join("\r\n")}\r\n`;
 }
 
@@ -192,7 +196,7 @@ export function answerJson({ answer, view }: AnswerView): string {
     items,
     shares: view.total,
     words: wordTexts(answer),
-    rows: view.rows?.map((row) => [...row]) ?? null,
+    rows: rowsOf(view)?.map((row) => [...row]) ?? null,
   };
   return `${JSON.stringify(content, null, 1)}\n`;
 }

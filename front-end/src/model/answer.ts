@@ -1,5 +1,5 @@
 /** An explained answer: the items of its prompt, the words of the answer, and the shares between them. */
-import { decodeBlock } from "./decode";
+import { decodeBlock, type Rows } from "./decode";
 import type { Block, Facts } from "./payload";
 import { type Choices, parseFields, type State } from "./state";
 
@@ -45,7 +45,7 @@ export type ViewName = "direct" | "reasoning";
 export interface Shares {
   name: ViewName;
   total: number[];
-  rows: Float32Array[] | null;
+  rows: WordShares | null;
 }
 
 /** A word of the answer or an item, by its number. */
@@ -57,44 +57,82 @@ export interface Focus {
 export async function decodeAnswer(payload: AnswerPayload): Promise<Answer> {
   const views = await Promise.all(
     payload.views.map(async ({ name, total, rows }): Promise<Shares> => {
-      const values = rows && (await decodeBlock(rows));
-      return { name, total, rows: values && Array.from({ length: payload.words }, (_, word) => values.read(word, 1)) };
+      return { name, total, rows: rows && new WordShares(await decodeBlock(rows)) };
     }),
   );
   return { ...payload, views };
 }
 
+/** The shares of all items in each word. There may be millions, so that they are unpacked word by word on request. */
+export class WordShares {
+  readonly words: number;
+  private known: Float64Array | null = null;
+
+  constructor(private readonly packed: Rows) {
+    this.words = packed.shape[0]!;
+  }
+
+  /** The largest relative error of a share; 0 where they are as analysed. */
+  get error(): number {
+    return this.packed.error;
+  }
+
+  /** The share of every item in a word. */
+  of(word: number): Float32Array {
+    return this.packed.read(word, 1);
+  }
+
+  /** The share of an item in every word. */
+  in(item: number): number[] {
+    return Array.from({ length: this.words }, (_, word) => this.packed.at(word, item));
+  }
+
+  /** The sizes of all shares of each word, added up. */
+  get sizes(): Float64Array {
+    this.known ??= Float64Array.from({ length: this.words }, (_, word) => size(this.of(word)));
+    return this.known;
+  }
+}
+
 /** The share of every item in a word, or in all that is explained. */
-export function sharesOf({ total, rows }: Shares, focus: Focus | null): number[] {
-  return focus?.kind === "word" && rows ? [...rows[focus.index]!] : total;
+export function sharesOf({ total, rows }: Shares, focus: Focus | null): ArrayLike<number> {
+  return focus?.kind === "word" && rows ? rows.of(focus.index) : total;
 }
 
 /** What an item put into every word; null if that is not known. */
 export function fedBy({ rows }: Shares, item: number): number[] | null {
-  return rows?.map((row) => row[item]!) ?? null;
+  return rows?.in(item) ?? null;
 }
 
 /** With less than this part of all that adds up, nothing gets the full colour: small shares stay pale together. */
 const FULL = 0.1;
 
-const size = (shares: Iterable<number>): number => sum(Array.from(shares, Math.abs));
+function size(shares: ArrayLike<number>): number {
+  let total = 0;
+  for (let item = 0; item < shares.length; item++) total += Math.abs(shares[item]!);
+  return total;
+}
 
 /** The share that gets the full colour: the largest of the spans, but at least a tenth of all sizes. */
-export function fullShare({ items }: Answer, shares: readonly number[]): number {
-  const ranked = shares.filter((_, item) => items[item]!.ranked);
-  return Math.max(...ranked.map(Math.abs), FULL * size(shares));
+export function fullShare({ items }: Answer, shares: ArrayLike<number>): number {
+  let full = FULL * size(shares);
+  for (let item = 0; item < shares.length; item++)
+    if (items[item]!.ranked) full = Math.max(full, Math.abs(shares[item]!));
+  return full;
 }
 
 /** The same for what an item put into words, of which each has its own sizes. */
 export function fullFed({ rows }: Shares, fed: readonly number[]): number {
-  return Math.max(...fed.map((share, word) => Math.max(Math.abs(share), FULL * size(rows?.[word] ?? []))));
+  let full = 0;
+  for (const [word, share] of fed.entries()) full = Math.max(full, Math.abs(share), FULL * (rows?.sizes[word] ?? 0));
+  return full;
 }
 
-export const sum = (values: Iterable<number>): number => {
+export function sum(values: ArrayLike<number>): number {
   let total = 0;
-  for (const value of values) total += value;
+  for (let at = 0; at < values.length; at++) total += values[at]!;
   return total;
-};
+}
 
 /** One line of a ranking: an item, or all of the smaller ones (-1). */
 export interface Ranked {

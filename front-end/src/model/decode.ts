@@ -41,6 +41,15 @@ export class Rows {
     return this.content instanceof Float32Array;
   }
 
+  /** One value. */
+  at(row: number, column: number): number {
+    const place = row * (this.shape[this.shape.length - 1] ?? 0) + column;
+    const { content } = this;
+    return content instanceof Float32Array
+      ? content[place]!
+      : (content.scale[row] ?? 0) * content.meanings[content.codes[place]!]!;
+  }
+
   /** `count` rows from row `first` on, as one array. */
   read(first: number, count: number): Float32Array {
     const width = this.shape[this.shape.length - 1] ?? 0;

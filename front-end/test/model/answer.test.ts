@@ -9,15 +9,19 @@ import {
   ranking,
   sharesOf,
   sum,
+  WordShares,
   wordTexts,
 } from "../../src/model/answer";
+import { Rows } from "../../src/model/decode";
 
 const item = (text: string, ranked = true) => ({ text, source: ranked ? "notes" : "", tokens: 1, ranked });
+
+const words = (...rows: number[][]) => new WordShares(new Rows([rows.length, 4], Float32Array.from(rows.flat())));
 
 const view = {
   name: "direct" as const,
   total: [0.5, -1.5, 2, 0.25],
-  rows: [Float32Array.of(0.5, -1, 1, 0.25), Float32Array.of(0, -0.5, 1, 0)],
+  rows: words([0.5, -1, 1, 0.25], [0, -0.5, 1, 0]),
 };
 
 const answer: Answer = {
@@ -42,7 +46,7 @@ describe("the shares of an answer", () => {
   it("are those of all of it, or of a word", () => {
     expect(sharesOf(view, null)).toBe(view.total);
     expect(sharesOf(view, { kind: "item", index: 1 })).toBe(view.total);
-    expect(sharesOf(view, { kind: "word", index: 1 })).toEqual([0, -0.5, 1, 0]);
+    expect(sharesOf(view, { kind: "word", index: 1 })).toEqual(Float32Array.of(0, -0.5, 1, 0));
     expect(sharesOf({ ...view, rows: null }, { kind: "word", index: 1 })).toBe(view.total);
   });
   it("say what an item put into every word", () => {
@@ -53,10 +57,7 @@ describe("the shares of an answer", () => {
     expect(fullShare(answer, view.total)).toBe(2);
     expect(fullShare(answer, [0.01, -0.02, 0, 9.97])).toBeCloseTo(1, 12);
     expect(fullFed(view, [-1, -0.5])).toBe(1);
-    expect(fullFed({ ...view, rows: [Float32Array.of(0, 0, 0, 8), Float32Array.of(0, 0, 1, 0)] }, [0, 0])).toBeCloseTo(
-      0.8,
-      6,
-    );
+    expect(fullFed({ ...view, rows: words([0, 0, 0, 8], [0, 0, 1, 0]) }, [0, 0])).toBeCloseTo(0.8, 6);
   });
   it("belong to words without the spaces between them", () => expect(wordTexts(answer)).toEqual(["In", "Oslo"]));
 });

@@ -28,6 +28,7 @@ from normscope.families.heads.spec import (
     LastPosition,
     LastToken,
     LinearPart,
+    LinearRows,
     LinearShare,
     MatrixPart,
     MeanFrom,
@@ -166,7 +167,7 @@ class HeadTraceBuilder:
             case LayerNormPart() | FixedLayerNormPart() | RmsNormPart() | UnitRmsNormPart() | UnitLayerNormPart():
                 states = self._cut(self.captured.taken[part.module][0], rows)
                 return Normalise(weights.norm(part, states), states)
-            case LinearPart() | LinearShare():
+            case LinearPart() | LinearShare() | LinearRows():
                 return self._linear(part)
             case MatrixPart():
                 return Linear(weights.attribute(part.weight).detach(), weights.attribute(part.bias).detach())
@@ -190,13 +191,16 @@ class HeadTraceBuilder:
             return recognise(ACT2FN[part.name])
         return BlockWeights(self.model, self.dtype).activation(part.activation)
 
-    def _linear(self, part: LinearPart | LinearShare) -> Linear:
+    def _linear(self, part: LinearPart | LinearShare | LinearRows) -> Linear:
         """In the model's own dtype if possible: a vocabulary's matrix is not converted as a whole."""
         weight = getattr(self.model.get_submodule(part.module), "weight", None)
         own = weight.dtype if isinstance(weight, Tensor) and weight.is_floating_point() else self.dtype
         whole = BlockWeights(self.model, own).linear(part.module)
         if isinstance(part, LinearPart):
             return whole
+        if isinstance(part, LinearRows):
+            rows = list(part.rows)
+            return Linear(whole.weight[rows], None if whole.bias is None else whole.bias[rows])
         return Linear(whole.weight.chunk(part.shares, dim=1)[part.share], None if part.share else whole.bias)
 
     # ---- rows ----------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from transformers import Cache
 
 from normscope.capture.values import projections
 from normscope.capture.view import Arguments, Keywords
-from normscope.families.spec import ProbedPart, SequenceFirst
+from normscope.families.spec import FusedTail, ProbedPart, SequenceFirst
 
 
 def probed_weights(
@@ -51,10 +51,10 @@ class _Probe:
 
     def replace(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
         """A hook on a value projection."""
-        made = torch.zeros_like(output)
-        values = (made.transpose(0, 1) if isinstance(self.value, SequenceFirst) else made).unflatten(
-            -1, (self.heads, self.d_head)
-        )
+        made = output.clone() if isinstance(self.value, FusedTail) else torch.zeros_like(output)
+        share = made.transpose(0, 1) if isinstance(self.value, SequenceFirst) else made
+        values = share[..., -self.heads * self.d_head :].unflatten(-1, (self.heads, self.d_head))
+        values.zero_()
         self.keys = values.shape[1]
         channels = torch.arange(min(self.d_head, self.keys - self.start), device=made.device)
         values[:, self.start + channels, :, channels] = 1

@@ -87,7 +87,7 @@ class TokenIds:
         return replace(self, columns={name: values[:length] for name, values in self.columns.items()})
 
 
-def _numbers(name: str, values: Any) -> tuple[Any, ...]:
+def _numbers(name: str, values: object) -> tuple[Any, ...]:
     """A column's values: whole numbers, not negative except for words and entities (-1 or null: none)."""
     kind = str if name == "tokens" else int
     may_lack = name in ("word_ids", "label_word_ids", "entities")

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture.hooks import RowWeights, eager_attention, forward_pass, recorded_attention
@@ -104,12 +105,16 @@ class Observation:
     output: Any
 
 
+Heard = tuple[nn.Module, int, Tensor, Tensor]
+"""An attention's module, when it was called, its weights and its values."""
+
+
 @dataclass
 class _Recorder:
     """All calls of a pass, and the observed attentions."""
 
     calls: list[Call] = field(default_factory=list[Call])
-    attentions: list[tuple[nn.Module, int, Tensor, Tensor]] = field(default_factory=list[Any])
+    attentions: list[Heard] = field(default_factory=list[Heard])
     clock: int = 0
     open: dict[nn.Module, list[Call]] = field(default_factory=dict[nn.Module, list[Call]])
 
@@ -117,14 +122,14 @@ class _Recorder:
         self.clock += 1
         return self.clock
 
-    def hook(self, path: str, module: nn.Module) -> list[Any]:
-        def starts(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    def hook(self, path: str, module: nn.Module) -> list[RemovableHandle]:
+        def starts(_: nn.Module, args: tuple[object, ...], kwargs: dict[str, object]) -> None:
             given = tuple(value.clone() for value in (*args, *kwargs.values()) if isinstance(value, Tensor))
             call = Call(path, module, self.tick(), given)
             self.calls.append(call)
             self.open.setdefault(module, []).append(call)
 
-        def ends(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
+        def ends(_: nn.Module, __: tuple[object, ...], output: object) -> None:
             call = self.open[module].pop()
             call.output, call.end = _copied(output), self.tick()
 
@@ -233,24 +238,24 @@ def _block_run(block: Call, recorder: _Recorder, probed: _Recorder) -> BlockRun:
     return BlockRun(block.module, block, inside, attentions)
 
 
-def first_tensor(output: Any) -> Tensor:
+def first_tensor(output: object) -> Tensor:
     """The first tensor of what a module returns; a number where there is none."""
     if isinstance(output, Tensor):
         return output
     if isinstance(output, dict):
-        output = tuple(cast("dict[str, Any]", output).values())
+        output = tuple(cast("dict[str, object]", output).values())
     if isinstance(output, tuple | list):
-        for item in cast("tuple[Any, ...]", output):
+        for item in cast("tuple[object, ...]", output):
             if isinstance(item, Tensor):
                 return item
     return torch.tensor(0)
 
 
-def _copied(output: Any) -> Any:
+def _copied(output: object) -> object:
     if isinstance(output, Tensor):
         return output.clone()
     if isinstance(output, tuple):
-        return tuple(_copied(item) for item in cast("tuple[Any, ...]", output))
+        return tuple(_copied(item) for item in cast("tuple[object, ...]", output))
     return output
 
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from normscope.capture import LONG
 from normscope.errors import NormscopeError
 from normscope.explorer import packing as pieces
 from normscope.inputs.units import NO_SPAN, CharacterSpan, span_of_tokens, units_of
@@ -35,8 +36,13 @@ from normscope.results.reasoning import handed_on
 from normscope.results.spans import Spans
 
 MOST_OUTPUTS = 64
-MOST_CELLS = 131_072
-"""Tokens of an answer, and cells of its table, up to which a page computes the table where it was not yet."""
+MOST_TOKENS = LONG - 1
+"""Tokens of an answer, and all tokens that the model read, up to which a page computes the table where it was not yet.
+
+Above that an input is streamed, and its table takes as long as the explanation itself, or longer."""
+
+MOST_FULL, MOST_SHARES = 50_000, 1_000_000
+"""Shares of words by items up to which a page has them as float32, and up to which it has them at all."""
 
 
 def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, object]:
@@ -45,6 +51,11 @@ def answer_payload(answer: Answer, unit: Unit = "sentence") -> dict[str, object]
     spans = answer.spans(unit)
     table, missing = _table(answer)
     places, words = _words(text)
+    if table is not None and len(words) * (len(spans) + len(spans.left_out)) > MOST_SHARES:
+        table, missing = (
+            None,
+            f"These are too many {unit}s for the shares of single words: save the page in larger units.",
+        )
     chosen = answer.dataset[names.SELECTED].values
     return {
         "facts": {name: value for name, value in pieces.facts(answer.dataset).items() if name != "text"},
@@ -68,12 +79,11 @@ def _table(answer: Answer) -> tuple[np.ndarray | None, str]:
     """Shares and, last, what is outside of the tokens, `[output, token + outside]`; or why there are none."""
     if answer.attrs["against"]:
         return None, "A contrast is explained at one token, so that there are no shares of single words."
-    outputs, tokens = len(answer.output_tokens), len(answer.tokens)
-    short = outputs <= MOST_OUTPUTS and outputs * tokens <= MOST_CELLS
+    short = len(answer.output_tokens) <= MOST_OUTPUTS and len(answer.tokens) <= MOST_TOKENS
     if names.TABLE not in answer.tree.to_dataset() and not short:
         return (
             None,
-            "The answer is long: look at answer.table before you save the page, for the shares of single words.",
+            "A long text: look at answer.table before you save the page, for the shares of single words.",
         )
     try:
         table = answer.table
@@ -126,18 +136,22 @@ def _views(
     count = int(hops) if hops.isdecimal() else None
     outputs = answer.dataset["token_output"].values
 
-    def handed(shares: np.ndarray) -> np.ndarray:
-        own = len(outputs)
-        return np.append(handed_on(shares[:own], table[:, :own], outputs, count), shares[own:])
-
-    through = np.stack([handed(row) for row in rows])
-    views = [(direct, total, through if hops else rows)]
+    own = len(outputs)
+    every = np.concatenate([total[None], rows])
+    credit = handed_on(every[:, :own], table[:, :own], outputs, count)
+    through = np.concatenate([credit, every[:, own:]], axis=1)
+    views = [(direct, total, through[1:] if hops else rows)]
     if not hops and (outputs >= 0).any():
-        views.append(("reasoning", handed(total), through))
+        views.append(("reasoning", through[0], through[1:]))
     return [
-        {"name": name, "total": items.sums(sums[None])[0].tolist(), "rows": pieces.block(items.sums(each), "full")}
+        {"name": name, "total": items.sums(sums[None])[0].tolist(), "rows": _packed(items.sums(each))}
         for name, sums, each in views
     ]
+
+
+def _packed(rows: np.ndarray) -> dict[str, object]:
+    """Shares `[word, item]`: as they are, or, if they are many, each within 0.2 %, in half of the space."""
+    return pieces.block(rows, "full" if rows.size <= MOST_FULL else "display")
 
 
 def _words(text: AnswerText) -> tuple[np.ndarray, list[CharacterSpan]]:

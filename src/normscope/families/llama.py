@@ -129,6 +129,13 @@ GEMMA3 = Family(
     longest=unlimited,
 )
 
+SHIELDGEMMA2 = replace(
+    GEMMA3,
+    name="shieldgemma2",
+    model_types=("shieldgemma2",),
+    stack=replace(GEMMA3.stack, blocks=f"model.{GEMMA3.stack.blocks}"),
+)
+
 OLMO_EPSILON = 1e-5
 
 OLMO = decoder(
@@ -177,4 +184,19 @@ GRANITE = decoder("granite", _granite_topology)
 
 GRANITE_SWA = decoder("granite_swa", partial(_granite_topology, attention=PROBED_ATTENTION))
 
-FAMILIES = (LLAMA, PHI3, GLM, GLM4, STABLELM, GEMMA, GEMMA2, GEMMA3, OLMO, OLMO2, COHERE, GRANITE, GRANITE_SWA)
+FAMILIES = (
+    LLAMA,
+    PHI3,
+    GLM,
+    GLM4,
+    STABLELM,
+    GEMMA,
+    GEMMA2,
+    GEMMA3,
+    SHIELDGEMMA2,
+    OLMO,
+    OLMO2,
+    COHERE,
+    GRANITE,
+    GRANITE_SWA,
+)

@@ -9,6 +9,8 @@
 | a token looks at tokens that a convolution merged, in all stages but the last | PVT, PVT v2, SegFormer |
 | a convolution in the feed-forward mixes neighbouring tokens, so that it is a layer of its own | PVT v2, SegFormer |
 | there is a class token in the last stage only | PVT |
+| the first block of a stage merges its tokens and widens them, so that it belongs to no stage | Hiera |
+| tokens lie in the order of the groups that will be merged, and row by row only once all are merged | Hiera |
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from normscope.families.spec import (
     Config,
     DispatchedAttention,
     Family,
+    FusedTail,
     GridConvolution,
     LayerNormPart,
     LinearMixer,
@@ -230,6 +233,75 @@ SEGFORMER = _reduced(
     ),
 )
 
+# ---- stages whose first block merges ---------------------------------------------------------------------------------
+
+_GROUPED = "its tokens do not lie row by row, but in the order of the groups that later stages merge"
+_NO_BLOCK_LEFT = "it has a single block, which merges the tokens of the stage before it"
+
+
+@dataclass(frozen=True)
+class _HieraStages:
+    """The stages of Hiera: the blocks after the first one of each, which merges tokens unless it is the first of all."""
+
+    def __call__(self, config: Config) -> list[Stage]:
+        merges, count = config.num_query_pool, len(config.depths)
+        return [
+            Stage(
+                number=index + 1,
+                count=count,
+                stack=self.stack(index, config.depths[index]),
+                pixels=config.patch_stride[0] * config.query_stride[0] ** min(index, merges),
+                refused=self._refused(index, config),
+            )
+            for index in range(count)
+        ]
+
+    def stack(self, index: int, depth: int) -> Stack:
+        """The blocks of a stage that all have the same tokens."""
+        path = f"encoder.stages.{index}.layers."
+        blocks = "|".join(f"{path}{block}" for block in range(1, depth))
+        return Stack(blocks or f"{path}*", _hiera_topology(index), depth=_AfterTheFirst(index))
+
+    def _refused(self, index: int, config: Config) -> str:
+        all_merged = index == len(config.depths) - 1 == config.num_query_pool
+        if not all_merged:
+            return _GROUPED
+        return "" if config.depths[index] > 1 else _NO_BLOCK_LEFT
+
+
+@dataclass(frozen=True)
+class _AfterTheFirst:
+    """The number of blocks of a stage without its first one."""
+
+    stage: int
+
+    def __call__(self, config: Config) -> int:
+        return max(1, config.depths[self.stage] - 1)
+
+
+def _hiera_topology(stage: int) -> PreNorm:
+    return PreNorm(
+        attention=ProbedAttention(
+            "attn",
+            FusedTail("attn.qkv"),
+            "attn.proj",
+            norm=LayerNormPart("layernorm_before"),
+            heads=_Of("num_heads", stage),
+        ),
+        feed_forward_norm=LayerNormPart("layernorm_after"),
+        feed_forward=PlainPart("mlp.fc1", "mlp.activation_fn", "mlp.fc2"),
+    )
+
+
+HIERA = Family(
+    "hiera",
+    ("hiera",),
+    Stack("encoder.stages.*.layers.*", _hiera_topology(0), depth=_blocks_of_all_stages),
+    longest=unlimited,
+    reads="image",
+    pyramid=_HieraStages(),
+)
+
 # ---- stages with windows -------------------------------------------------------------------------------------------
 
 
@@ -242,4 +314,4 @@ SWIN = _family("swin", "swin", topology=_swin_topology)
 SWINV2 = _family("swinv2", "swinv2", topology=_swinv2_topology)
 DONUT = _family("donut-swin", "donut-swin", topology=_donut_topology)
 
-FAMILIES = (SWIN, SWINV2, DONUT, PVT, PVT_V2, SEGFORMER)
+FAMILIES = (SWIN, SWINV2, DONUT, PVT, PVT_V2, SEGFORMER, HIERA)

@@ -17,11 +17,15 @@ TWO_TOWERS: Mapping[str, str] = dict.fromkeys(
 )
 """Classes with a tower for images and one for texts, `vision_model` and `text_model`, which are no one model."""
 
-CLASSES: Mapping[str, str] = dict.fromkeys(
-    ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
-    "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
-    "model, whose attention is local, is analysed.",
-)
+CLASSES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("LongformerForSequenceClassification", "LongformerForQuestionAnswering", "LongformerForMultipleChoice"),
+        "it gives some tokens global attention, which has projections of its own that no component describes. Its bare "
+        "model, whose attention is local, is analysed.",
+    ),
+    "HieraForPreTraining": "it leaves out most of an image's tokens, at random in every pass. Load it as HieraModel, which "
+    "reads all of them.",
+}
 """Classes whose type is described, but not as a whole."""
 
 _SHARED = (
@@ -38,9 +42,6 @@ _ALTUP = (
     "and layers without keys and values of their own: a chain has one stream"
 )
 _HYPER = "its residual streams are mixed by matrices made of the states (hyper-connections): a chain has one stream"
-_FUSED_ATTENTION = (
-    "its attention is one call of a function of PyTorch with all weights: no module outputs values, or reads heads"
-)
 _SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
 _NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
@@ -84,10 +85,9 @@ _TYPES: dict[str, str] = {
     _STREAMS: "gemma4_assistant gemma4_unified_assistant mobilebert",
     _ALTUP: "gemma3n gemma3n_text",
     _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
-    _FUSED_ATTENTION: "wavlm",
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: ("cvt dinat hiera imagegpt levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
+    _PYRAMID: ("cvt dinat levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"
@@ -115,7 +115,7 @@ _TYPES: dict[str, str] = {
         "embedding_gemma2 ernie4_5_vl_moe evolla fast_vlm glm46v glm4v glm4v_moe glm5_next glm_image glm_ocr "
         "glmga granite4_vision hunyuan_vl idefics janus "
         "molmo2 muse_glimmer muse_spark paddleocr_vl perception_lm pi0 "
-        "qwen2_5_omni_thinker qwen3_omni_moe_thinker shieldgemma2 step3p7 unlimited_ocr"
+        "qwen2_5_omni_thinker qwen3_omni_moe_thinker step3p7 unlimited_ocr"
     ),
     _SENSES: (
         "align altclip blip blip-2 bridgetower chinese_clip clipseg clvp encoder-decoder flava florence2 groupvit "

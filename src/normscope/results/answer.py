@@ -16,7 +16,7 @@ import xarray as xr
 
 from normscope.errors import InputError, SelectionError, listing
 from normscope.explain.answering import AnswerEngine
-from normscope.inputs.units import span_of_tokens, units_of
+from normscope.inputs.units import NO_SPAN, span_of_tokens, units_of
 from normscope.options import UNITS, Unit, also_spelled, whole_number
 from normscope.results import answer_schema as names
 from normscope.results.answer_text import SOURCES, AnswerPart, AnswerText
@@ -273,15 +273,20 @@ class Answer(Result):
         """Shares of spans of the prompt (start, end, and a name if they have one), and of everything else."""
         text, shares = self._text, self.attribution.values.astype(np.float64)
         places = span_of_tokens(text.text, text.offsets(), [(start, end) for start, end, _ in found])
+        inside = places != NO_SPAN
+        sums, positive, tokens = (
+            np.bincount(places[inside], weights, len(found))
+            for weights in (shares[inside], np.maximum(shares[inside], 0), None)
+        )
         spans = [
             Span(
                 text=text.text[start:end] if name is None else name,
-                share=float(shares[places == number].sum()),
-                tokens=int((places == number).sum()),
+                share=float(sums[number]),
+                tokens=int(tokens[number]),
                 start=start,
                 end=end,
                 source=text.source_at(start),
-                positive=float(np.maximum(shares[places == number], 0).sum()),
+                positive=float(positive[number]),
             )
             for number, (start, end, name) in enumerate(found)
         ]

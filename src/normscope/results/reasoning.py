@@ -18,12 +18,12 @@ from normscope.errors import InputError
 
 
 def handed_on(
-    credit: Float[np.ndarray, " token"],
+    credit: Float[np.ndarray, "*answer token"],
     table: Float[np.ndarray, "output token"],
     outputs: Int[np.ndarray, " token"],
     hops: int | None = None,
-) -> Float[np.ndarray, " token"]:
-    """The credit of every token after some hops, or after as many as there are.
+) -> Float[np.ndarray, "*answer token"]:
+    """The credit of every token after some hops, or after as many as there are; of one answer, or of several at once.
 
     `outputs[token]` is the row of the table that explains a token, negative for one that the model did not write. Credit of
     a token that nothing speaks for stays where it is, and so does what is still on its way after the last hop.
@@ -33,22 +33,38 @@ def handed_on(
             f"Credit is handed on a number of times (hops), or as often as there are steps, not {hops} times."
         )
     written = np.flatnonzero(outputs >= 0)
+    shares = _shares(table, outputs, written)
+    passes = shares.any(-1)
+    result = credit.astype(np.float64)  # a copy
+    if hops is None:
+        moving = np.where(passes, _arriving(result[..., written], shares[:, written]), 0.0)
+        result[..., written] -= moving
+        return result + moving @ shares
+    for _ in range(hops):
+        moving = np.where(passes, result[..., written], 0.0)
+        result[..., written] -= moving
+        result += moving @ shares
+    return result
+
+
+def _shares(
+    table: Float[np.ndarray, "output token"], outputs: Int[np.ndarray, " token"], written: Int[np.ndarray, " written"]
+) -> Float[np.ndarray, "written token"]:
+    """Which part of its credit a written token hands on to each token before it; nothing if nothing speaks for it."""
     positive = np.maximum(np.nan_to_num(table[outputs[written]].astype(np.float64)), 0)
     _check_earlier(positive, written)
     sums = positive.sum(-1, keepdims=True)
-    shares = np.divide(positive, sums, out=np.zeros_like(positive), where=sums > 0)
-    result = credit.astype(np.float64).copy()
-    if hops is None:  # the triangular solve, by substitution: whoever a token hands credit on to comes after it here
-        for token, row in zip(written[::-1], shares[::-1], strict=True):
-            moving = 0.0 if not row.any() else result[token]
-            result[token] -= moving
-            result += moving * row
-        return result
-    for _ in range(hops):
-        moving = np.where(shares.any(-1), result[written], 0.0)
-        result[written] -= moving
-        result += moving @ shares
-    return result
+    return np.divide(positive, sums, out=np.zeros_like(positive), where=sums > 0)
+
+
+def _arriving(
+    credit: Float[np.ndarray, "*answer written"], shares: Float[np.ndarray, "written written"]
+) -> Float[np.ndarray, "*answer written"]:
+    """All that ever reaches each written token: the triangular solve, by substitution from the last token on."""
+    arriving = credit.copy()
+    for token in range(len(shares) - 1, 0, -1):
+        arriving[..., :token] += arriving[..., token, None] * shares[token, :token]
+    return arriving
 
 
 def _check_earlier(positive: Float[np.ndarray, "written token"], written: Int[np.ndarray, " written"]) -> None:

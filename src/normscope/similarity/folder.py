@@ -27,6 +27,9 @@ from normscope.options import LATE_INTERACTION, PoolingMode
 from normscope.similarity.spec import Centre, Dense, EmbeddingSpec, EmbeddingStep, Expansion, Pool, Reading, UnitLength
 
 _MODULES, _SETTINGS = "modules.json", "config_sentence_transformers.json"
+_Settings = dict[str, Any]
+"""A JSON object of a file."""
+
 _READINGS = tuple(
     f"sentence_{name}_config.json"
     for name in ("bert", "roberta", "distilbert", "camembert", "albert", "xlm-roberta", "xlnet")
@@ -73,7 +76,7 @@ class _Folder:
     location: str
     model: str
     find: Callable[[str], Path | None]
-    modules: list[dict[str, Any]]
+    modules: list[_Settings]
 
     @staticmethod
     def beside(model: Model) -> _Folder | None:
@@ -85,8 +88,8 @@ class _Folder:
                 modules = _json(path)
                 if not isinstance(modules, list) or not all(isinstance(each, dict) for each in modules):
                     raise ModelError(f"{path} is no list of modules, as sentence-transformers writes it.")
-                _check_paths(path, cast("list[dict[str, Any]]", modules))
-                folder = _Folder(place, model.name, find, cast("list[dict[str, Any]]", modules))
+                _check_paths(path, cast("list[_Settings]", modules))
+                folder = _Folder(place, model.name, find, cast("list[_Settings]", modules))
                 # An older folder keeps its transformer in a folder of its own, which was loaded.
                 if place == location or any(each.get("path") == Path(location).name for each in modules):
                     return folder
@@ -142,7 +145,7 @@ class _Folder:
 
     # ---- the modules ---------------------------------------------------------------------------------------------------
 
-    def _pool(self, config: Mapping[str, Any], path: str) -> Pool:
+    def _pool(self, config: _Settings, path: str) -> Pool:
         given = config.get("pooling_mode")
         if given is None:
             given = [mode for flag, mode in _FLAGS.items() if config.get(flag)] or ["mean"]
@@ -152,7 +155,7 @@ class _Folder:
             raise ModelError(f"{path} of {self.model} pools by {listing(strange)}; known are {listing(_MODES)}.")
         return Pool(tuple(_MODES[name] for name in names), bool(config.get("include_prompt", True)))
 
-    def _dense(self, config: Mapping[str, Any], path: str) -> Dense:
+    def _dense(self, config: _Settings, path: str) -> Dense:
         weights = self._weights(path)
         linear = Linear(self._tensor(weights, "linear.weight", path), weights.get("linear.bias"))
         residual: Any = None
@@ -176,14 +179,14 @@ class _Folder:
         norm = LayerNorm(self._tensor(weights, "norm.weight", path), weights.get("norm.bias"), _LENGTH_EPSILON)
         return Centre(norm)
 
-    def _skipped(self, config: Mapping[str, Any]) -> tuple[str, ...]:
+    def _skipped(self, config: _Settings) -> tuple[str, ...]:
         if config.get("keep_only_token_ids") or list(config.get("skiplist_tasks") or ["document"]) != ["document"]:
             raise ModelError(
                 f"{self.model} matches only some tokens of its texts, in a way that is not described here."
             )
         return tuple(config.get("skiplist_words") or ())
 
-    def _check_input(self, config: Mapping[str, Any], kind: str, path: str, *, pooled: bool) -> None:
+    def _check_input(self, config: _Settings, kind: str, path: str, *, pooled: bool) -> None:
         """Before the pooling a module reads the tokens' vectors, after it the embedding."""
         default = "token_embeddings" if kind.startswith("pylate") else "sentence_embedding"
         names = [config.get("module_input_name", default)]
@@ -227,15 +230,15 @@ class _Folder:
 
     # ---- files ---------------------------------------------------------------------------------------------------------
 
-    def _config(self, path: str) -> dict[str, Any]:
+    def _config(self, path: str) -> _Settings:
         return self._read(_joined(path, "config.json")) if path else {}
 
-    def _read(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> _Settings:
         path = self.find(name)
         content = {} if path is None else _json(path)
         if not isinstance(content, dict):
             raise ModelError(f"{name} of {self.model} is not an object of settings.")
-        return cast("dict[str, Any]", content)
+        return cast(_Settings, content)
 
     def _weights(self, path: str) -> dict[str, Tensor]:
         file = self.find(_joined(path, "model.safetensors"))
@@ -303,7 +306,7 @@ def _joined(path: str, name: str) -> str:
     return f"{path}/{name}" if path else name
 
 
-def _expansion(settings: Mapping[str, Any]) -> Expansion:
+def _expansion(settings: _Settings) -> Expansion:
     length = settings.get("length")
     if not isinstance(length, int) or settings.get("strategy") not in ("fixed", "min"):
         raise ModelError(f"The query expansion {dict(settings)!r} has no length, or a strategy that is not known.")

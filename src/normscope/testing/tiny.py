@@ -90,6 +90,13 @@ _REDUCED = {
 }
 """Two stages, of which the first attends to merged tokens."""
 
+_HIERA = {
+    **{"image_size": [32, 32], "patch_size": [7, 7], "patch_stride": [4, 4], "patch_padding": [3, 3], "embed_dim": 16},
+    **{"depths": [1, 2, 3], "num_heads": [1, 2, 4], "num_query_pool": 2, "masked_unit_size": [4, 4]},
+    "masked_unit_attention": [True, True, False],
+}
+"""Three stages; the last one has two blocks after the one that merges."""
+
 _SECTIONS = {"rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 2]}}
 
 _WHOLE_HEAD = {"rope_parameters": {**_SECTIONS["rope_parameters"], "partial_rotary_factor": 1.0}}
@@ -123,6 +130,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "glm_moe_dsa": _LATENT,
     "gpt_neo": {"attention_types": [[["global", "local"], 1]], "window_size": 4},
     "granitemoehybrid": {**_MAMBA, **_TWO_KINDS},
+    "hiera": _HIERA,
     "hunyuan_vl_text": {
         "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "mrope_section": [1, 1, 1, 1]}
     },
@@ -142,6 +150,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "recurrent_gemma": {"block_types": ["recurrent", "attention"]},
     "reformer": {"axial_pos_embds_dim": (16, 16), "axial_pos_shape": (8, 8)},
     "roc_bert": {"shape_vocab_size": 64, "pronunciation_vocab_size": 64},
+    "shieldgemma2": {"yes_token_index": 7, "no_token_index": 9},
     "splinter": {"question_token_id": 7},
     **dict.fromkeys(("swin", "swinv2", "donut-swin"), _PYRAMID),
     "pvt": {**_REDUCED, "patch_sizes": [4, 2], "sequence_reduction_ratios": [2, 1]},
@@ -161,7 +170,8 @@ def shrunk(model_type: str, **changes: Any) -> PreTrainedConfig:
 def _of_class(config_class: type[PreTrainedConfig], changes: dict[str, Any]) -> PreTrainedConfig:
     changes = {**SPECIAL.get(config_class.model_type, {}), **changes}
     known = config_class()
-    fields = {**known.to_dict(), **{name: getattr(known, name) for name in known.attribute_map}}
+    other_names = {name: getattr(known, name) for name, own in known.attribute_map.items() if hasattr(known, own)}
+    fields = {**known.to_dict(), **other_names}
     settings = {name: value for name, value in TINY.items() if name in fields and _is_size(fields[name])}
     inner: dict[str, Any] = dict(known.sub_configs)
     for name, sub in inner.items():

@@ -9,8 +9,10 @@ from normscope.families.heads.spec import (
     DescribedHead,
     Head,
     HeadPart,
+    LastPosition,
     LastToken,
     LinearPart,
+    LinearRows,
     NamedActivationPart,
     ScalePart,
     SoftCapPart,
@@ -100,6 +102,13 @@ _OLMO: Parts = (FixedLayerNormPart("base_model.norm", OLMO_EPSILON),)
 _INSIDE: Parts = (UnitRmsNormPart("base_model.language_model.norm"),)
 
 
+def _shieldgemma2(config: Config) -> Head:
+    rows = getattr(config, "yes_token_index", 10_784), getattr(config, "no_token_index", 3771)
+    norm = UnitRmsNormPart("base_model.model.language_model.norm")
+    parts = (norm, LastPosition(), LinearRows("base_model.lm_head", rows))
+    return Head("sequence-classification", parts, labels=("Yes", "No"))
+
+
 def _capped(config: Config) -> Head:
     cap = config.final_logit_softcapping
     return Head("causal-lm", (*_UNIT_RMS, LM_HEAD, *(() if cap is None else (SoftCapPart("lm_head", cap),))))
@@ -184,6 +193,7 @@ DECODERS: Table = {
     **for_each("Gemma4 Gemma4Unified", {"ForCausalLM": _nanochat, "ForConditionalGeneration": _gemma4}),
     **for_each("Gemma Gemma2 Gemma3Text", _decoder_tasks(_UNIT_RMS)),
     "Gemma3ForConditionalGeneration": Head("causal-lm", (*_INSIDE, LM_HEAD)),
+    "ShieldGemma2ForImageClassification": _shieldgemma2,
     "Gemma3ForSequenceClassification": _decoder_tasks(_INSIDE)["ForSequenceClassification"],
     **for_each(
         "Granite GraniteMoe GraniteSWA GraniteMoeSWA GraniteMoeShared GraniteMoeHybrid", {"ForCausalLM": _granite}

@@ -473,6 +473,7 @@ IMAGES: Table = {
         "image-classification", (LayerNormPart("base_model.encoder.layer_norm"), *FIRST, CLASSIFIER)
     ),
     **for_each("DonutSwin", _image(MeanOfPositions(), CLASSIFIER)),
+    **for_each("Hiera", _image(MeanOfPositions(), LayerNormPart("base_model.pooler.layernorm"), CLASSIFIER)),
     **for_each("Siglip Siglip2", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
     **for_each("Beit Data2VecVision", {"ForImageClassification": _beit_image}),
     **for_each("Dinov2 Dinov2WithRegisters", {"ForImageClassification": _dinov2_image}),

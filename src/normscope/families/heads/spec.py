@@ -76,6 +76,14 @@ class LinearShare:
 
 
 @dataclass(frozen=True)
+class LinearRows:
+    """A few of the outputs of a linear layer, by their numbers."""
+
+    module: str
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class MatrixPart:
     """A product with a matrix that belongs to another module (the word embeddings), and a bias of its own."""
 
@@ -148,6 +156,7 @@ HeadPart = (
     | NormPart
     | LinearPart
     | LinearShare
+    | LinearRows
     | MatrixPart
     | ActivationPart
     | NamedActivationPart

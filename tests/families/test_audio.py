@@ -18,6 +18,8 @@ from transformers import (
     Wav2Vec2FeatureExtractor,
     Wav2Vec2ForCTC,
     Wav2Vec2ForSequenceClassification,
+    WavLMForCTC,
+    WavLMForSequenceClassification,
     WhisperFeatureExtractor,
     WhisperForAudioClassification,
     WhisperForCausalLM,
@@ -46,7 +48,7 @@ def hearing(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-@pytest.mark.parametrize(("model_type", "sizes"), [("wav2vec2", WAVES), ("whisper", WHISPER)])
+@pytest.mark.parametrize(("model_type", "sizes"), [("wav2vec2", WAVES), ("wavlm", WAVES), ("whisper", WHISPER)])
 def test_what_a_model_of_another_precision_hears_is_converted(
     model_type: str, sizes: dict[str, Any], dtype: torch.dtype
 ) -> None:
@@ -105,6 +107,8 @@ def test_a_frame_of_ctc_is_explained_by_frames(hearing: Path) -> None:
         ("wav2vec2", Wav2Vec2ForCTC, {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
         ("hubert", HubertForCTC, WAVES),
         ("unispeech-sat", UniSpeechSatForSequenceClassification, WAVES),
+        ("wavlm", WavLMForSequenceClassification, WAVES),
+        ("wavlm", WavLMForCTC, {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
         ("audio-spectrogram-transformer", ASTForAudioClassification, SPECTROGRAM),
     ],
 )
@@ -114,6 +118,39 @@ def test_heads_of_models_of_sounds_are_followed_to_the_frames(
     model = tiny(model_type, auto, **settings)
     assert_head(model)
     assert assert_explained(model).completeness < 1e-4
+
+
+def test_weights_of_an_attention_in_one_call_average_to_those_that_the_model_shows() -> None:
+    model = tiny("wavlm", **WAVES).eval()
+    heard = {"input_values": torch.randn(1, 120, generator=torch.Generator().manual_seed(0))}
+    own = model(**heard, output_attentions=True).attentions
+    analysis = ns.load(model).analyze(heard)
+    assert isinstance(analysis, ns.Analysis)
+    for layer, weights in enumerate(own, start=1):
+        found = analysis.map("AttnW").sel(layer=layer).values
+        np.testing.assert_allclose(found, weights[0, 0].detach().numpy(), rtol=1e-5, atol=1e-7)
+
+
+def test_values_of_an_attention_in_one_call_are_those_of_the_weights_that_it_gets() -> None:
+    model = tiny("wavlm", **WAVES).eval()
+    heard = {"input_values": torch.randn(1, 120, generator=torch.Generator().manual_seed(0))}
+    before = ns.load(model).analyze(heard)
+    attention = model.get_submodule("encoder.layers.0.attention")
+    attention.get_submodule("v_proj").register_forward_hook(lambda _, __, output: 2 * output)  # it is never called
+    after = ns.load(model).analyze(heard)
+    assert isinstance(before, ns.Analysis)
+    assert isinstance(after, ns.Analysis)
+    np.testing.assert_array_equal(after.map("Attn").values, before.map("Attn").values)
+    attention.register_forward_hook(lambda _, __, output: (2 * output[0], *output[1:]))
+    with pytest.raises(ns.CompletenessError):
+        ns.load(model).analyze(heard)
+
+
+def test_edges_of_an_attention_that_calls_no_output_projection_are_not_cut() -> None:
+    analyzer = ns.load(tiny("wavlm", WavLMForCTC, **WAVES))
+    heard = {"input_values": torch.randn(1, 120, generator=torch.Generator().manual_seed(0))}
+    with pytest.raises(ns.UnsupportedArchitectureError, match="does not call its output projection"):
+        analyzer.explain(heard, at=1, objective="logit").verify(1)
 
 
 def test_the_decoder_of_whisper_hears_the_most_probable_text() -> None:

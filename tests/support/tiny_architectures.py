@@ -345,6 +345,8 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("whisper", WHISPER),
     *((name, {**WAVES, "feat_extract_norm": "group"}) for name in ("wav2vec2", "hubert", "unispeech", "unispeech-sat")),
     ("wav2vec2", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True}),
+    ("wavlm", {**WAVES, "feat_extract_norm": "group", "num_buckets": 8}),
+    ("wavlm", {**WAVES, "feat_extract_norm": "layer", "do_stable_layer_norm": True, "num_buckets": 8}),
     ("data2vec-audio", {**WAVES, "conv_pos_kernel_size": 3}),
     ("audio-spectrogram-transformer", SPECTROGRAM),
     ("led", {**BART, "attention_window": 4, "max_encoder_position_embeddings": 32}),

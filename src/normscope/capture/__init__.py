@@ -20,6 +20,7 @@ from transformers import PreTrainedModel
 from normscope.capture.between import Joints, watch_outside
 from normscope.capture.blocks import TraceBuilder
 from normscope.capture.experts import experts_path
+from normscope.capture.fused import add_fused
 from normscope.capture.hooks import (
     AttentionListener,
     RowWeights,
@@ -373,9 +374,11 @@ class _Listener:
         return note
 
     def _probe(self, block: nn.Module, part: ProbedPart) -> Recorder:
-        def run_again(_: nn.Module, args: Arguments, kwargs: Keywords, __: object) -> None:
+        def run_again(_: nn.Module, args: Arguments, kwargs: Keywords, output: object) -> None:
             captured, self.captured = self.captured, None  # nothing of this is recorded
-            if captured is not None:
+            if captured is not None and getattr(part, "fused", False):
+                add_fused(captured, block, part, part.heads(self.config), args, kwargs, output)
+            elif captured is not None:
                 heads, width = part.heads(self.config), captured.inputs[part.output].shape[-1]
                 weights = probed_weights(block, part, heads, width, args, kwargs)
                 windows = self._windows_around(part.module)

@@ -3,7 +3,8 @@
 | trap | where |
 |---|---|
 | the encoder reads half a minute, and silence where the sound is shorter; a frame is 20 ms | Whisper |
-| norms come after the branches, or before them by configuration | wav2vec 2.0, HuBERT, UniSpeech |
+| norms come after the branches, or before them by configuration | wav2vec 2.0, HuBERT, UniSpeech, WavLM |
+| attention is one call of a function that gets the weights of the projections | WavLM |
 | statistics of the whole sound normalise the first convolution, so that sounds run alone | wav2vec 2.0 |
 | an adapter may follow the feed-forward, which is refused | wav2vec 2.0 (MMS) |
 | tokens are patches of a spectrogram, band by band, behind two special ones | AST |
@@ -12,6 +13,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.encoder_decoder import MBART
@@ -23,6 +25,7 @@ from normscope.families.spec import (
     PlainPart,
     PostNorm,
     PreNorm,
+    ProbedAttention,
     SplitHeads,
     Stack,
     Topology,
@@ -47,6 +50,7 @@ WHISPER = Family(
 )
 
 _ATTENTION = DispatchedAttention("attention", SplitHeads("attention.v_proj"), "attention.out_proj")
+_FUSED = ProbedAttention("attention", SplitHeads("attention.v_proj"), "attention.out_proj", fused=True)
 _NETWORK = PlainPart("feed_forward.intermediate_dense", "feed_forward.intermediate_act_fn", "feed_forward.output_dense")
 _NORM, _FINAL_NORM = LayerNormPart("layer_norm"), LayerNormPart("final_layer_norm")
 
@@ -63,6 +67,12 @@ def _wav2vec2_topology(config: Config) -> Topology:
     return PreNorm(normed, _FINAL_NORM, _NETWORK)
 
 
+def _wavlm_topology(config: Config) -> Topology:
+    if config.do_stable_layer_norm:
+        return PreNorm(replace(_FUSED, norm=_NORM), _FINAL_NORM, _NETWORK)
+    return PostNorm(_FUSED, _NORM, _NETWORK, _FINAL_NORM)
+
+
 def _data2vec_topology(_: Config) -> Topology:
     return PostNorm(_ATTENTION, _NORM, _NETWORK, _FINAL_NORM)
 
@@ -72,6 +82,7 @@ def _waves(name: str, topology: Callable[[Config], Topology], *model_types: str)
 
 
 WAV2VEC2 = _waves("wav2vec2", _wav2vec2_topology, "wav2vec2", "hubert", "unispeech", "unispeech-sat")
+WAVLM = _waves("wavlm", _wavlm_topology, "wavlm")
 DATA2VEC = _waves("data2vec-audio", _data2vec_topology, "data2vec-audio")
 
 AST = Family(
@@ -83,4 +94,4 @@ AST = Family(
     alone=True,
 )
 
-FAMILIES = (WHISPER, WAV2VEC2, DATA2VEC, AST)
+FAMILIES = (WHISPER, WAV2VEC2, WAVLM, DATA2VEC, AST)

@@ -42,9 +42,6 @@ _ALTUP = (
     "and layers without keys and values of their own: a chain has one stream"
 )
 _HYPER = "its residual streams are mixed by matrices made of the states (hyper-connections): a chain has one stream"
-_FUSED_ATTENTION = (
-    "its attention is one call of a function of PyTorch with all weights: no module outputs values, or reads heads"
-)
 _SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
 _NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
@@ -88,7 +85,6 @@ _TYPES: dict[str, str] = {
     _STREAMS: "gemma4_assistant gemma4_unified_assistant mobilebert",
     _ALTUP: "gemma3n gemma3n_text",
     _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
-    _FUSED_ATTENTION: "wavlm",
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
     _PYRAMID: ("cvt dinat levit maskformer-swin mobilevit mobilevitv2 swiftformer"),

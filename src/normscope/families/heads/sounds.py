@@ -2,7 +2,7 @@
 
 | trap | where |
 |---|---|
-| a norm follows the last block where norms come before the branches | wav2vec 2.0, HuBERT |
+| a norm follows the last block where norms come before the branches | wav2vec 2.0, HuBERT, WavLM |
 | the states of all layers may be summed with weights, or made fewer by an adapter, which is refused | wav2vec 2.0 |
 | two special tokens are averaged, and a norm follows | AST |
 """
@@ -38,7 +38,7 @@ def _whole(config: Config) -> Head:
 
 SOUNDS: Table = {
     **for_each(
-        "Wav2Vec2 Hubert UniSpeech UniSpeechSat Data2VecAudio",
+        "Wav2Vec2 Hubert UniSpeech UniSpeechSat WavLM Data2VecAudio",
         {"ForCTC": _ctc, "ForSequenceClassification": _whole},
     ),
     "ASTForAudioClassification": Head(

@@ -380,7 +380,8 @@ class ProbedAttention:
     """Attention that computes by itself and shows no weights: in blocks, in windows, by landmarks, or just without a trace.
 
     It need only be linear in its values; `layer_scale` is as for other attentions. Its weights are what reaches `output`
-    when `module` is run again with the identity in the place of the values.
+    when `module` is run again with the identity in the place of the values. A `fused` one is a call of PyTorch's
+    `multi_head_attention_forward`, which gets the weights of its projections, so that these are never called.
     """
 
     module: str
@@ -389,6 +390,7 @@ class ProbedAttention:
     norm: NormPart | None = None
     heads: Callable[[Config], int] = all_heads
     layer_scale: str | None = None
+    fused: bool = False
     component: ClassVar[str] = "Attn"
 
 

@@ -352,10 +352,10 @@ class Answers(MethodTrial):
     itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
 
     methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
-    objectives: tuple[str, ...] = ("contrast", "alternatives", "centred", "logit")
+    objectives: tuple[str, ...] = ("alternatives", "contrast", "centred", "logit")
     answer: str = "given"
     removals: int = 40
-    reference: str = "pull-back contrast"
+    reference: str = "pull-back alternatives"
 
     name = "answers"
     module = "normscope.experiments.faithfulness.answers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from normscope.errors import ScopeError
-from normscope.scopes import resolve, resolve_all, scopes_of, weights_scope
+from normscope.scopes import component_words, described, resolve, resolve_all, scopes_of, weights_scope
 
 POST_NORM = scopes_of(["Attn", "Res", "Ln", "Ff", "Res", "Ln"])
 DECODER = scopes_of(["Attn", "Res", "Ln", "Cross", "Res", "Ln", "Ff", "Res", "Ln"])
@@ -25,6 +25,32 @@ def test_scopes_are_the_prefixes_of_the_chain_after_the_attention_weights() -> N
 
 def test_a_cross_attention_has_its_weights_just_before_it() -> None:
     assert DECODER[4:7] == ["CrossW", "AttnResLnCross", "AttnResLnCrossRes"]
+
+
+@pytest.mark.parametrize(
+    ("scope", "whole", "words"),
+    [
+        ("AttnW", "", "attention weights"),
+        ("AttnResLnFf", "", "attention + residual + norm + feed-forward"),
+        (
+            "AttnResLnFfRes",
+            "",
+            "attention + residual + norm + feed-forward + residual",
+        ),  # unknown whether a norm follows
+        ("AttnResLnFfRes", "AttnResLnFfRes", "whole layer"),
+        ("AttnResLnFfRes", "AttnResLnFfResLn", "attention + residual + norm + feed-forward + residual"),
+        ("AttnResLnFfResLn", "", "whole layer"),
+        ("AttnRes", "AttnRes", "attention + residual"),  # a layer of one component says which
+    ],
+)
+def test_a_scope_in_words_is_the_whole_layer_only_where_that_is_known(scope: str, whole: str, words: str) -> None:
+    assert described(scope, whole) == words
+
+
+def test_numbered_components_have_words_too() -> None:
+    assert [component_words(name) for name in ("ATTN", "RES1", "Ln2", "FF")] == [
+        *("attention", "residual 1", "norm 2", "feed-forward")
+    ]
 
 
 def test_weights_can_be_left_out() -> None:

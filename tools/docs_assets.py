@@ -109,7 +109,9 @@ def causal_figures(analyzer: ns.Analyzer) -> Iterator[Path]:
     yield write_figure(plot_map(analysis, str(analyzer.scopes[-1]), normalise="row"), IMAGES / "causal.png")
     explanation = analyzer.explain(CAUSAL, target=" Juana", against=" Kristi")
     yield write_figure(plot_explanation(explanation), IMAGES / "explanation.png")
-    yield write_figure(plot_flow(explanation.flow(0.7), name="Juana - Kristi"), IMAGES / "flow.png")
+    yield write_figure(
+        plot_flow(explanation.flow(0.7), name="Juana - Kristi", about=explanation.attrs), IMAGES / "flow.png"
+    )
     answer = analyzer.explain_answer(context=DOCUMENTS, question=QUESTION, max_new_tokens=20)
     yield write_figure(answer.plot(), IMAGES / "answer.png")
 

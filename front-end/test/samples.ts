@@ -13,7 +13,16 @@ const WORDS: Record<string, string> = {
 
 export function scope(name: string, components: string[], parts: Partial<Scope> = {}): Scope {
   const words = components.map((component) => WORDS[component] ?? component);
-  return { name, components, words, quantity: "norm", heads: false, signed: false, ...parts };
+  return {
+    name,
+    components,
+    words,
+    described: words.join(" + "),
+    quantity: "norm",
+    heads: false,
+    signed: false,
+    ...parts,
+  };
 }
 
 export const WEIGHTS = scope("AttnW", ["Attn"], { quantity: "weight", heads: true });

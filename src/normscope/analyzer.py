@@ -322,7 +322,7 @@ class Analyzer(Model):
         """The analyses of sequences that are analysed together, at the same positions."""
         wanted = resolve.wanted_of(asked, asked, projections=asked.projections)
         request = resolve.map_request(self, method, wanted, asked)
-        facts = {**self.facts, **counted(asked), **method.facts}
+        facts = {**self.facts, **self.whole_layers, **counted(asked), **method.facts}
         if asked.out is not None:
             require_extra("zarr", "Streaming results to disk (out=)", "zarr")
             from normscope.results import zarr as streaming  # noqa: PLC0415  (an extra)

@@ -63,6 +63,9 @@ class Scope(str):
         return self.components[-1] if self.components else ""
 
 
+WHOLE_LAYER, ENCODER_WHOLE = "whole_layer", "encoder_whole_layer"
+"""What results and their makers call the scope of a whole layer, and that of the encoder's layers."""
+
 ATTENTION_WEIGHTS = Scope("AttnW")
 """Attention weights, mean over heads."""
 
@@ -79,6 +82,52 @@ _WORDS = {"Attn": "attention", "Cross": "cross-attention", "Res": "residual", "L
 def word(component: str) -> str:
     """A component as readers call it."""
     return _WORDS.get(component, component)
+
+
+def described(scope: str, whole: str = "") -> str:
+    """A scope in words: how far along the chain, of which the end is the whole layer.
+
+    `whole` is the scope of a whole layer. Where it is not known, as in results of earlier versions, a chain that ends with a
+    norm after the last residual connection is one; another may go on.
+
+    Examples:
+        >>> described("AttnRes"), described("AttnResLnFfRes", whole="AttnResLnFfRes")
+        ('attention + residual', 'whole layer')
+    """
+    asked = Scope(scope)
+    ended = "Ff" in asked.components and asked.components[-2:] == ("Res", "Ln")
+    if len(asked.components) > 2 and (scope == whole if whole else ended):
+        return "whole layer"
+    first, *others = asked.words or [str(scope)]
+    return " + ".join([f"{first} weights" if asked.quantity == "weight" else first, *others])
+
+
+def added(before: str, after: str) -> str:
+    """What a scope adds to one before it, in words.
+
+    Examples:
+        >>> added("AttnResLn", "AttnResLnFf"), added("", "AttnW")
+        ('+ feed-forward', 'weights')
+    """
+    first, last = Scope(before), Scope(after)
+    if last.quantity == "weight":
+        return " + ".join(["weights", *last.words[1:]])
+    if first.quantity == "weight" and first.last == last.last:
+        return "\u00d7 values"
+    known = len(first.components)
+    more = last.components[known:] if known and last.components[:known] == first.components else ()
+    return f"+ {' + '.join(map(word, more))}" if more else " + ".join(last.words)
+
+
+def component_words(name: str) -> str:
+    """A numbered component as readers call it, from its name in tables.
+
+    Examples:
+        >>> component_words("LN2"), component_words("Attn")
+        ('norm 2', 'attention')
+    """
+    letters = name.rstrip("0123456789")
+    return f"{word(letters.capitalize())} {name.removeprefix(letters)}".strip()
 
 
 def weights_scope(attention: str) -> Scope:

@@ -19,7 +19,7 @@ from normscope.runs.spool import from_json, to_json
 
 @pytest.mark.parametrize(
     ("kind", "keywords", "without"),
-    [(Corpus, CorpusOptions, {"path", "seed", "texts"}), (ModelOptions, LoadingOptions, {"model"})],
+    [(Corpus, CorpusOptions, {"path", "seed", "texts", "labels"}), (ModelOptions, LoadingOptions, {"model"})],
 )
 def test_keyword_arguments_are_the_fields_with_their_types(kind: type, keywords: type, without: set[str]) -> None:
     types = get_type_hints(kind)

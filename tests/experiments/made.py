@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
 from rich.console import Console
 from scipy import stats
 
@@ -111,3 +113,13 @@ def normalised(values: np.ndarray, axis: str) -> np.ndarray:
         "row": values / values.sum(-1, keepdims=True),
         "column": values / values.sum(-2, keepdims=True),
     }[axis]
+
+
+def check_bands(axes: Axes, rows: Sequence[Mapping[str, Any]], by: str) -> None:
+    """A panel has the interval of every line: from the lowest to the highest end of its rows in the table."""
+    series = dict.fromkeys(row[by] for row in rows)
+    drawn = [band.get_paths()[0].get_extents() for band in axes.collections if isinstance(band, PolyCollection)]
+    for name, extent in zip(series, drawn, strict=True):
+        own = [row for row in rows if row[by] == name]
+        assert np.isclose(extent.ymin, min(row["low"] for row in own)), name
+        assert np.isclose(extent.ymax, max(row["high"] for row in own)), name

@@ -114,7 +114,16 @@ def test_every_way_has_a_panel_with_its_name() -> None:
 def test_the_change_by_each_component_is_drawn_as_a_bar_for_each_layer() -> None:
     outcome = ScopeSimilarity().over([random_analysis(seed, TOKENS, layers=30) for seed in range(2)])
     panels = outcome.figures["scope-similarity-adjacent"]().axes
-    assert [axes.get_title() for axes in panels] == ["ATTN", "RES1", "LN1", "FF", "RES2", "LN2"]
+    assert [axes.get_title() for axes in panels] == [
+        *(
+            "attention (ATTN)",
+            "residual 1 (RES1)",
+            "norm 1 (LN1)",
+            "feed-forward (FF)",
+            "residual 2 (RES2)",
+            "norm 2 (LN2)",
+        )
+    ]
     changes = rows(outcome, "scope-similarity-layers", first=AROUND[0], second=AROUND[1])
     bars = [bar for bar in panels[3].patches if isinstance(bar, Rectangle)]
     assert [bar.get_height() for bar in bars] == pytest.approx([row["change"] for row in changes])

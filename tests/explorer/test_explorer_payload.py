@@ -115,6 +115,7 @@ def test_scopes_carry_their_parts() -> None:
         ("CrossW", ["Cross"], "weight", False),
     ]
     assert scopes[3]["words"] == ["attention", "residual", "norm", "cross-attention"]
+    assert [scope["described"] for scope in scopes[1:3]] == ["attention", "attention weights + residual"]
 
 
 def test_method_and_quantity_are_passed_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from transformers import ByT5Tokenizer, PreTrainedTokenizerBase
 
 import normscope as ns
 from normscope.inputs import batches, read_inputs
+from normscope.inputs.sequence import NOWHERE
 
 HELLO_WORLD = [101, 7592, 2088, 102]
 """[CLS] hello world [SEP], in the vocabulary of the embedded model."""
@@ -238,6 +240,18 @@ def test_words_of_a_special_query_alone_are_no_error(analyzer: ns.Analyzer) -> N
 def test_a_text_longer_than_the_model_takes_is_refused(analyzer: ns.Analyzer) -> None:
     with pytest.raises(ns.InputError, match=r"602 tokens, but the model takes at most 512.*truncate=True"):
         look(analyzer, "a " * 600)
+
+
+def test_a_part_and_a_filled_sequence_keep_what_is_known_of_every_token(analyzer: ns.Analyzer) -> None:
+    (whole,), _ = read_inputs(("one text", "another"), analyzer.tokenizer, None)
+    part = whole.part(slice(1, 3))
+    assert part.tokens == whole.tokens[1:3]
+    assert (part.segments, part.offsets) == ([0, 0], [(0, 3), (4, 8)])
+    filled = part.filled("[PAD]", 7, 2)
+    assert filled.features["input_ids"][-2:] == [7, 7]
+    assert (filled.special[-2:], filled.offsets) == ([True, True], [(0, 3), (4, 8), NOWHERE, NOWHERE])
+    with pytest.raises(ValueError, match="2 tokens has another number of offsets"):
+        replace(part, offsets=[(0, 3)])
 
 
 def test_truncation_keeps_the_beginning(analyzer: ns.Analyzer) -> None:

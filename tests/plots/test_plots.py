@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +80,7 @@ def test_a_map_of_one_layer_shows_the_values_of_that_layer(analysis: ns.Analysis
     figure = plot_map(analysis, WHOLE, 3)
     np.testing.assert_array_equal(cells(figure), analysis.map(WHOLE).sel(layer=3).values)
     assert tick_labels(figure) == analysis.tokens
-    assert "layer 3" in figure.axes[0].get_title()
+    assert figure.axes[0].get_title() == f"Layer 3, whole layer ({WHOLE})"
 
 
 def test_all_layers_are_small_multiples_in_order_with_one_scale_of_colours(analysis: ns.Analysis) -> None:
@@ -183,6 +184,33 @@ def test_the_growth_strip_shows_every_scope_in_order_and_what_it_adds(analysis: 
     ]
     for place, scope in enumerate(analysis.scopes[:7]):
         np.testing.assert_array_equal(cells(figure, place), analysis.normalised(scope, "row").sel(layer=3).values)
+
+
+def test_titles_say_in_words_how_far_the_layer_is_followed(analysis: ns.Analysis, analyzer: ns.Analyzer) -> None:
+    def title(figure: Figure) -> str:
+        return figure.axes[0].get_title().replace("\n", " ")
+
+    assert title(plot_map(analysis, "AttnResW", 1)) == "Layer 1, attention weights + residual (AttnResW)"
+    assert title(plot_map(analysis, "Attn", 2, head=3)) == "Layer 2, attention, head 3 (Attn)"
+    assert title(plot_amplification(analysis, "AttnResLn", "AttnResLnFf", 3)).startswith("Layer 3, + feed-forward (")
+    assert title(plot_mixing_ratio(analysis)) == f"Mixing ratio, whole layer ({WHOLE})"
+    part = analyzer.analyze("A cat.", scopes=["AttnResLnFfRes"])  # the last that was analysed, but not the whole layer
+    assert "whole layer" not in title(plot_map(part, layer=1)) and "feed-forward + residual" in title(
+        plot_map(part, layer=1)
+    )
+
+
+@pytest.mark.parametrize("panels", [1, 2, 4, 7])
+def test_titles_labels_and_caption_stand_apart(analysis: ns.Analysis, panels: int) -> None:
+    figure = plot_growth(analysis, 3, analysis.scopes[:panels])
+    figure.draw_without_rendering()
+    drawn = [axes for axes in figure.axes if axes.get_title()]
+    boxes = [axes.title.get_window_extent() for axes in drawn]
+    heading = figure._suptitle if panels > 1 else None  # pyright: ignore[reportAttributeAccessIssue]
+    if heading is not None:
+        assert not any(heading.get_window_extent().overlaps(box) for box in boxes)
+    caption = figure._supxlabel.get_window_extent()  # pyright: ignore[reportAttributeAccessIssue]
+    assert not any(caption.overlaps(axes.xaxis.label.get_window_extent()) for axes in drawn)
 
 
 def test_a_growth_strip_of_norms_shows_each_panel_relative_to_itself(analysis: ns.Analysis) -> None:
@@ -333,3 +361,17 @@ def test_a_flow_of_a_decoder_that_takes_nothing_from_its_source_is_drawn_too() -
     own, source = [f"t{index}" for index in range(60)], [f"s{index}" for index in range(60)]
     flow = Flow(0.9, own, [*own, *source], np.ones((2, 60)), edges, np.ones(1))
     assert [label.get_text() for label in plot_flow(flow).axes[0].get_yticklabels()] == ["t0", "t1"]
+
+
+@pytest.mark.parametrize("width", [None, 3.0])
+def test_nothing_in_a_flow_lies_over_another_label(width: float | None) -> None:
+    layers = 24
+    edges = [Edge(layer, 1, 1, 1.0) for layer in range(1, layers + 1)] + [Edge(3, 0, 1, -0.5)]
+    flow = Flow(0.5, ["a", "b"], ["a", "b"], np.ones((layers + 1, 2)), edges, np.ones(layers))
+    figure = plot_flow(flow, name="b", width=width, about={"model": "a-model", "text": "a text of some words " * 9})
+    figure.draw_without_rendering()
+    caption = figure._supxlabel.get_window_extent()  # pyright: ignore[reportAttributeAccessIssue]
+    assert not figure.legends[0].get_window_extent().overlaps(caption)
+    assert not figure.legends[0].get_window_extent().overlaps(figure.axes[0].title.get_window_extent())
+    numbers = [label.get_window_extent() for label in figure.axes[0].get_xticklabels()]
+    assert not any(first.overlaps(second) for first, second in pairwise(numbers))

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import CLIPImageProcessorPil, CLIPVisionConfig, CLIPVisionModelWithProjection
 
 import normscope as ns
+from normscope.errors import CompletenessError
 from normscope.similarity.comparing import Comparison
 from normscope.similarity.encoders import Encoders
 from normscope.similarity.recording import record
@@ -179,3 +180,24 @@ def test_what_cannot_be_compared_is_refused_in_a_sentence(tmp_path: Path) -> Non
     with pytest.raises(ns.InputError, match="say 'image' or 'text'"):
         analyzer.of_stack("encoder")
     assert len(analyzer.of_stack("text").analyze("a photo").tokens) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("clip", "visual_projection"),
+        ("clip", "text_projection"),
+        ("metaclip_2", "visual_projection"),
+        ("siglip", "text_model.head"),
+        ("siglip", "vision_model.head"),
+        ("siglip", "vision_model.head.mlp"),
+    ],
+)
+def test_a_projection_that_outputs_something_else_is_refused(name: str, module: str, tmp_path: Path) -> None:
+    folder, picture = saved(name, tmp_path)
+    analyzer = ns.load(folder)
+    hook = analyzer.model.get_submodule(module).register_forward_hook(lambda _, __, output: output.roll(1, -1))
+    with pytest.raises(CompletenessError, match=r"not what the pooling makes|a hook changes"):
+        analyzer.similarity(picture, "a photo of the cat")
+    hook.remove()
+    assert analyzer.similarity(picture, "a photo of the cat").completeness < 1e-5

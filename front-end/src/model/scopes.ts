@@ -5,6 +5,8 @@ export interface Scope {
   /** The components that it covers, by their names ("Attn") and in words ("attention"). */
   components: string[];
   words: string[];
+  /** All of it in words: how far along the chain. */
+  described: string;
   /** What its cells measure: "weight", "norm", ... */
   quantity: string;
   /** Whether it has separate heads. */
@@ -46,13 +48,9 @@ export function stepsOf(scopes: readonly Scope[]): Step[] {
   });
 }
 
-/** A scope in words: how far along the chain, of which the last is the whole layer. */
+/** A scope in words. */
 export function wordsOf(scopes: readonly Scope[], name: string): string {
-  const scope = scopes.find((one) => one.name === name);
-  if (!scope) return name;
-  if (scope.quantity === WEIGHT) return [`${scope.words[0]} weights`, ...scope.words.slice(1)].join(" + ");
-  const isWhole = scope === scopes.at(-1) && scope.components.includes("Ff") && scope.words.length > 2;
-  return isWhole ? "whole layer" : scope.words.join(" + ");
+  return scopes.find((one) => one.name === name)?.described ?? name;
 }
 
 function weightsStep({ name, words }: Scope): Step {

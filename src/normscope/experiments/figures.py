@@ -127,6 +127,15 @@ def legend_below(figure: Figure, axes: Axes, *, columns: int = 4) -> None:
     )
 
 
+Band = tuple[np.ndarray, np.ndarray]
+"""The lower and the upper edge of what a line may be."""
+
+
+def error_band(mean: np.ndarray, error: np.ndarray) -> Band:
+    """One standard error to both sides."""
+    return mean - error, mean + error
+
+
 def lines(
     axes: Axes,
     layers: Sequence[int],
@@ -134,15 +143,15 @@ def lines(
     *,
     label: str,
     title: str = "",
-    errors: Mapping[str, np.ndarray] | None = None,
+    bands: Mapping[str, Band] | None = None,
     legend: bool = True,
 ) -> None:
-    """One line per series over the layers, with a band of one standard error to both sides where errors are given."""
+    """One line per series over the layers, each in its band where bands are given: that of its error, or its interval."""
     for index, (name, values) in enumerate(series.items()):
         colour = PALETTE[index % len(PALETTE)]
         axes.plot(layers, values, marker="o", markersize=3.5, linewidth=1.4, color=colour, label=name)
-        if errors is not None and np.isfinite(errors[name]).any():
-            low, high = values - errors[name], values + errors[name]
+        if bands is not None and np.isfinite(bands[name]).any():
+            low, high = bands[name]
             axes.fill_between(list(layers), low, high, color=colour, alpha=0.18, linewidth=0)
     axes.set(ylabel=label)
     axes.set_title(title, fontsize=10)

@@ -166,8 +166,9 @@ def _removal_figure(comparisons: tuple[MapComparison, ...], found: Moments, mode
     names, mean, error = ("all dimensions", "without outliers"), found.mean(), found.standard_error()
     low = np.floor(10 * float(np.nanmin(mean))) / 10
     for index, (axes, comparison) in enumerate(zip(grid, comparisons, strict=True)):
-        series, errors = (dict(zip(names, values[index].T, strict=True)) for values in (mean, error))
+        series = dict(zip(names, mean[index].T, strict=True))
+        bands = dict(zip(names, map(figures.error_band, mean[index].T, error[index].T), strict=True))
         label = f"{comparison.symbol} of the maps around FF"
-        figures.lines(axes, model.layers, series, label=label, title=comparison.title, errors=errors)
+        figures.lines(axes, model.layers, series, label=label, title=comparison.title, bands=bands)
         axes.set_ylim(low - 0.02, 1.02)
     return figure

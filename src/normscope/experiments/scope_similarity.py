@@ -33,7 +33,7 @@ from normscope.experiments.similarity import (
 )
 from normscope.experiments.tables import DIM, ERROR, PaperTable, Row, Table
 from normscope.methods.norms import Decomposition
-from normscope.scopes import Scope
+from normscope.scopes import Scope, component_words
 
 
 @dataclass(frozen=True)
@@ -200,7 +200,13 @@ class _Found:
             top = 1.08 * float(np.nanmax(change[w] + np.nan_to_num(error[w]), initial=0.1))
             grid[0].set_ylabel(f"1 - {comparison.symbol}")
             for p, (axes, name) in enumerate(zip(grid, steps, strict=True)):
-                figures.bars(axes, self.model.layers, change[w, :, p], title=name, errors=error[w, :, p])
+                figures.bars(
+                    axes,
+                    self.model.layers,
+                    change[w, :, p],
+                    title=f"{component_words(name)} ({name})",
+                    errors=error[w, :, p],
+                )
             grid[0].set_ylim(0, top)
         return figure
 
@@ -216,14 +222,14 @@ class _Found:
         for w, (axes, comparison) in enumerate(zip(grid, self.comparisons, strict=True)):
             names = [f"{first} → {second}" for first, second in chosen]
             series = {name: mean[w, :, p] for p, name in enumerate(names)}
-            errors = {name: error[w, :, p] for p, name in enumerate(names)}
+            bands = {name: figures.error_band(mean[w, :, p], error[w, :, p]) for p, name in enumerate(names)}
             figures.lines(
                 axes,
                 self.model.layers,
                 series,
                 label=comparison.label,
                 title=comparison.title,
-                errors=errors,
+                bands=bands,
                 legend=False,
             )
             axes.set_ylim(_tenth_below(mean) - 0.02, 1.02)

@@ -29,7 +29,7 @@ from normscope.results.explanation_words import cancellation_note, meaning
 from normscope.results.rollout import from_inputs, normalised_by_method, residual_share
 from normscope.results.similarity import Similarity
 from normscope.results.verification import Verification
-from normscope.scopes import Scope
+from normscope.scopes import WHOLE_LAYER, Scope, described
 
 _MOST_EDGES = 60_000
 """The number of edges of all layers and targets in a page, so that the page of an ordinary text stays below 1 MB."""
@@ -301,6 +301,7 @@ def _scopes(dataset: xr.Dataset) -> list[dict[str, object]]:
                 "name": name,
                 "components": list(scope.components),
                 "words": scope.words,
+                "described": described(scope, str(dataset.attrs.get(WHOLE_LAYER, ""))),
                 "quantity": "weight" if scope.quantity == "weight" else _quantity(dataset),
                 "heads": name in heads,
                 "signed": bool((values < 0).any()),

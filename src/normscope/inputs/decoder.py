@@ -251,7 +251,7 @@ def decoder_side(
     """The decoder's rows for a target, behind the start token: its last token is not read where it closes the target."""
     start = start_token(model) if start is None else start
     if start is not None and len(output) > 1 and output.special[0] and output.features["input_ids"][0] == start:
-        output = _without_first(output)  # some tokenizers write it themselves
+        output = output.part(slice(1, None))  # some tokenizers write it themselves
     ids = output.features["input_ids"]
     if start is None and not closed:
         raise InputError(
@@ -271,17 +271,6 @@ def decoder_side(
         text=output.text,
         output_tokens=output.tokens if closed else [*output.tokens, _end_name(model, tokenizer)],
         output_ids=ids,
-    )
-
-
-def _without_first(output: TokenSequence) -> TokenSequence:
-    return replace(
-        output,
-        features={name: values[1:] for name, values in output.features.items()},
-        tokens=output.tokens[1:],
-        special=output.special[1:],
-        word_ids=None if output.word_ids is None else output.word_ids[1:],
-        words=output.words[1:],
     )
 
 

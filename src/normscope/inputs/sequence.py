@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,6 +19,19 @@ NO_SEGMENT = -1
 
 NOWHERE = (-1, -1)
 """The characters of a token that stands for none of the text, such as a special token."""
+
+
+_FILLERS: dict[str, Any] = {
+    "special": True,
+    "word_ids": NO_WORD,
+    "words": "",
+    "grid": (NO_WORD, NO_WORD),
+    "times": math.nan,
+    "segments": NO_SEGMENT,
+    "offsets": NOWHERE,
+    "turns": "",
+}
+"""The fields that have a value for every token, and that of a token which stands for none of the text."""
 
 
 @dataclass(frozen=True)
@@ -49,8 +64,32 @@ class TokenSequence:
     offsets: list[tuple[int, int]] | None = None
     turns: list[str] | None = None
 
+    def __post_init__(self) -> None:
+        uneven = [name for name, values in self._by_token().items() if len(values) != len(self.tokens)]
+        if uneven:
+            raise ValueError(f"A sequence of {len(self.tokens)} tokens has another number of {', '.join(uneven)}.")
+
     def __len__(self) -> int:
         return len(self.tokens)
+
+    def _by_token(self) -> dict[str, list[Any]]:
+        """What is known of every token, by the names of the fields."""
+        return {name: values for name in _FILLERS if (values := getattr(self, name)) is not None}
+
+    def part(self, chosen: slice) -> TokenSequence:
+        """Some of the tokens, with all that is known of them."""
+        features = {name: values[chosen] for name, values in self.features.items()}
+        kept = {name: values[chosen] for name, values in self._by_token().items()}
+        return replace(self, features=features, tokens=self.tokens[chosen], **kept)
+
+    def filled(self, token: str, number: int, count: int) -> TokenSequence:
+        """A token of this id repeated after the others, which stands for none of the text."""
+        features = {
+            name: values + [number if name == "input_ids" else 0] * count for name, values in self.features.items()
+        }
+        longer = {name: values + [_FILLERS[name]] * count for name, values in self._by_token().items()}
+        longer["words"] = self.words + [token] * count
+        return replace(self, features=features, tokens=self.tokens + [token] * count, **longer)
 
 
 # ---- Batches: sequences of similar length, padded on the right.

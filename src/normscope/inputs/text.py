@@ -6,7 +6,7 @@ Owns tokens, word ids and special flags, and the longest input. Knows tokenizers
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, cast
 
 from torch import Tensor
@@ -68,19 +68,7 @@ def read_inputs(
 
 def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
     """The beginning of a sequence. Texts were already cut by their tokenizer, which keeps its special tokens."""
-    if len(sequence) <= longest:
-        return sequence
-    return replace(
-        sequence,
-        features={name: values[:longest] for name, values in sequence.features.items()},
-        tokens=sequence.tokens[:longest],
-        special=sequence.special[:longest],
-        word_ids=None if sequence.word_ids is None else sequence.word_ids[:longest],
-        words=sequence.words[:longest],
-        segments=None if sequence.segments is None else sequence.segments[:longest],
-        offsets=None if sequence.offsets is None else sequence.offsets[:longest],
-        turns=None if sequence.turns is None else sequence.turns[:longest],
-    )
+    return sequence if len(sequence) <= longest else sequence.part(slice(longest))
 
 
 def check_length(sequence: TokenSequence, longest: int | None) -> None:

@@ -30,7 +30,7 @@ from normscope.families.spec import Config
 from normscope.inputs.sequence import Batch, TokenSequence, batches
 from normscope.models.checkpoint import non_finite
 from normscope.models.devices import entry_device, numbers_of
-from normscope.scopes import Scope, scopes_of
+from normscope.scopes import ENCODER_WHOLE, WHOLE_LAYER, Scope, scopes_of
 
 _version = cache(version)
 """The version of an installed package, whose description is long and read once."""
@@ -84,6 +84,12 @@ class Model:
         """The scopes of the encoder's blocks, where there is an encoder."""
         encoder = self.family.encoder
         return [] if encoder is None else scopes_of(encoder.topology_of(self.config).components())
+
+    @property
+    def whole_layers(self) -> dict[str, str]:
+        """The scope of a whole layer, which every analysis records, and of the encoder's where there is one."""
+        encoder = {ENCODER_WHOLE: str(self.encoder_scopes[-1])} if self.encoder_scopes else {}
+        return {WHOLE_LAYER: str(self.scopes[-1]), **encoder}
 
     @property
     def longest(self) -> int | None:

@@ -6,6 +6,7 @@ Positive edges are in one colour, negative ones in the other.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,9 @@ _ROW, _WIDEST, _LARGEST = 0.2, 9.0, 90.0
 
 _EVERY_TOKEN_UP_TO = 30
 """Up to this many tokens, tokens without edges have a row, too."""
+
+_LAYER = 0.35
+"""The room that the number of a layer needs, in inches."""
 
 _POINTS = 24
 
@@ -66,7 +70,7 @@ def plot_flow(
         axes = figure.subplots()
         _draw_edges(axes, flow, rows)
         _draw_nodes(axes, flow, rows)
-        _label(axes, flow, rows, name)
+        _label(axes, flow, rows, name, breadth)
         default = f"Edges that carry {flow.share:.0%} of what flows through every layer"
         axes.set_title(default if title is None else title, parse_math=False, loc="left")
         _legend(figure, ends=bool(_loose_ends(flow)))
@@ -134,13 +138,13 @@ def _loose_ends(flow: Flow) -> set[tuple[int, int]]:
     }
 
 
-def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str) -> None:
+def _label(axes: Axes, flow: Flow, rows: dict[int, int], name: str, breadth: float) -> None:
     names = labels(flow.key_tokens)
     axes.set_yticks(list(rows.values()), [names[index] for index in rows])
     for text in axes.get_yticklabels():
         text.set(parse_math=False)
     axes.set(xlim=(-0.25, flow.layers + 0.25), ylim=(max(rows.values()) + 0.7, -0.7))
-    step = max(1, flow.layers // 16)
+    step = ceil(_LAYER * flow.layers / breadth)
     axes.set_xticks([0, *range(step, flow.layers + 1, step)], ["input", *map(str, range(step, flow.layers + 1, step))])
     axes.set_xlabel("after layer")
     axes.tick_params(length=0)
@@ -178,4 +182,4 @@ def _legend(figure: Figure, *, ends: bool) -> None:
         goes_on = Line2D([], [], linestyle="", marker="o", markerfacecolor="white", markeredgecolor="0.4", markersize=5)
         goes_on.set_label("goes on in edges too small to be drawn")
         handles.append(goes_on)
-    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False, fontsize=7)
+    figure.legend(handles=handles, loc="outside upper right", ncols=3, frameon=False, fontsize=7)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from math import ceil
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +15,13 @@ from normscope.options import also_spelled
 from normscope.plots.maps import Panels, panel_figure
 from normscope.plots.style import SEQUENTIAL, sequential_norm, typical_largest
 from normscope.results.select import check_layers, check_scopes, select_map
-from normscope.scopes import Scope, word
+from normscope.scopes import added
 
 if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
 
-_ONE_ROW_UP_TO, _LONGEST_ROW = 16, 7
-"""Up to this many tokens and panels the strip is one row; otherwise it has two."""
+_LONGEST_ROW = 4
+"""The most panels side by side: more could not be read on a page."""
 
 _LONGEST_LINE = 22
 """The longest line of a panel's title."""
@@ -66,9 +65,8 @@ def plot_growth(
         quantity = "relative to the panel's largest"
     norm = sequential_norm(np.stack([values.values for values in maps]), limit, colour_scale)
     panels = Panels(dict(zip(steps(shown), maps, strict=True)), colours, norm, quantity, each=True)
-    rows = 1 if max(panels.shape) <= _ONE_ROW_UP_TO and len(shown) <= _LONGEST_ROW else 2
     heading = f"How the map grows, layer {layer}" if title is None else title
-    return panel_figure(panels, heading, ceil(len(shown) / rows), about=analysis.attrs)
+    return panel_figure(panels, heading, min(len(shown), _LONGEST_ROW), about=analysis.attrs)
 
 
 @also_spelled(normalize="normalise")
@@ -104,21 +102,8 @@ def steps(scopes: Sequence[str]) -> list[str]:
     """What each scope adds to the one before it, above its name: `+ residual` above `AttnRes`."""
     names = [textwrap.wrap(re.sub(r"(?<=[a-z])(?=[A-Z])", " ", scope), _LONGEST_LINE) for scope in scopes]
     lines = max(map(len, names))
-    added = [_step(before, scope) for before, scope in zip(["", *scopes], scopes, strict=False)]
+    steps = [added(before, scope) for before, scope in zip(["", *scopes], scopes, strict=False)]
     return [
         "\n".join([*[""] * (lines - len(name)), step, *(line.replace(" ", "") for line in name)])
-        for step, name in zip(added, names, strict=True)
+        for step, name in zip(steps, names, strict=True)
     ]
-
-
-def _step(before: str, scope: str) -> str:
-    scope_before, scope_after = Scope(before), Scope(scope)
-    if scope_after.quantity == "weight":
-        return " + ".join(["weights", *scope_after.words[1:]])
-    if scope_before.quantity == "weight" and scope_before.last == scope_after.last:
-        return "\u00d7 values"
-    known = len(scope_before.components)
-    added = (
-        scope_after.components[known:] if known and scope_after.components[:known] == scope_before.components else ()
-    )
-    return f"+ {' + '.join(map(word, added))}" if added else " + ".join(scope_after.words)

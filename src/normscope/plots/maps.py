@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, sqrt
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from normscope.plots.style import (
 )
 from normscope.results.select import check_layers, select_map
 from normscope.results.tokens import labels
-from normscope.scopes import resolve
+from normscope.scopes import WHOLE_LAYER, added, described, resolve
 
 if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
@@ -82,7 +83,8 @@ def plot_map(
     colours = DIVERGING if signed and colours == SEQUENTIAL else colours
     maps = {layer: selection.of_layer(layer) for layer in selection.layers}
     panels = Panels({f"layer {layer}": values for layer, values in maps.items()}, colours, norm, selection.meaning)
-    heading = _heading(selection.name, selection.layers) if title is None else title
+    name = _named(described(selection.scope, analysis.attrs.get(WHOLE_LAYER, "")), selection.scope, head=head)
+    heading = _heading(name, selection.layers) if title is None else title
     return panel_figure(panels, heading, about=analysis.attrs)
 
 
@@ -114,12 +116,18 @@ def plot_amplification(
         diverging_norm(change.values, limit, colour_scale),
         _CHANGES[axis],
     )
-    name = f"{resolve(before, analysis.scopes)} \u2192 {resolve(after, analysis.scopes)}"
+    first, last = (resolve(scope, analysis.scopes) for scope in (before, after))
+    name = _named(added(first, last), f"{first} \u2192 {last}")
     return panel_figure(panels, _heading(name, layers) if title is None else title, about=analysis.attrs)
 
 
+def _named(words: str, code: str, *, head: int | None = None) -> str:
+    """What a figure shows, in words first."""
+    return f"{words} ({code})" if head is None else f"{words}, head {head} ({code})"
+
+
 def _heading(name: str, layers: Sequence[int]) -> str:
-    return f"{name}, layer {layers[0]}" if len(layers) == 1 else name
+    return f"Layer {layers[0]}, {name}" if len(layers) == 1 else f"{name[:1].upper()}{name[1:]}"
 
 
 # ---- panels: one scale of colours, and token labels at the left and bottom only --------------------------------------
@@ -129,7 +137,10 @@ _SINGLE = (3.0, 14.0)
 """The smallest and the largest side of a panel that is alone, in inches."""
 
 _ONE_OF_MANY = (1.6, 4.0)
-_MARGIN = (1.6, 0.55)
+_CHARACTERS_PER_INCH = 11
+"""Of a title."""
+
+_MARGIN = (1.6, 1.0)
 """Room for titles and colour bar around the panels and their labels, in inches."""
 
 
@@ -164,12 +175,13 @@ def panel_figure(
     rows = ceil(count / columns)
     scale = scale_for(max(queries, keys), *(_SINGLE if count == 1 else _ONE_OF_MANY))
     with publication():
-        figure = Picture(figsize=_size(panels, rows, columns, scale), layout="constrained")
+        figure = Picture(figsize=_size(panels, rows, columns, scale), layout="compressed")
         axes: list[Axes] = list(figure.subplots(rows, columns, squeeze=False).ravel())
         _draw(axes, panels, columns, scale)
         values = np.stack([panel.values for panel in panels.maps.values()])
         beside = scale.side(keys) if rows == 1 else None
         add_colour_bar(figure, axes, colour_map(panels.colours), panels.norm, panels.quantity, values, beside=beside)
+        title = fill(title, int(figure.get_figwidth() * _CHARACTERS_PER_INCH))
         if count == 1:
             axes[0].set_title(title, parse_math=False, pad=_title_pad(panels))
         else:

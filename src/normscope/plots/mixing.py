@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from textwrap import fill
 from typing import TYPE_CHECKING
 
 import xarray as xr
@@ -13,7 +14,7 @@ from normscope.plots.heat import add_colour_bar, draw_cells, label_columns, labe
 from normscope.plots.picture import Picture
 from normscope.plots.style import SEQUENTIAL, add_caption, colour_map, publication, scale_for
 from normscope.results.tokens import labels
-from normscope.scopes import resolve
+from normscope.scopes import WHOLE_LAYER, described, resolve
 
 if TYPE_CHECKING:
     from normscope.results.analysis import Analysis
@@ -57,7 +58,8 @@ def plot_mixing_ratio(
         label_rows(axes, [str(layer) for layer in values["layer"].values[::-1]], scale)
         label_columns(axes, tokens, scale)
         axes.set_ylabel("layer")
-        axes.set_title(f"Mixing ratio, {name}" if title is None else title, parse_math=False)
+        default = f"Mixing ratio, {described(name, ratios.attrs.get(WHOLE_LAYER, ''))} ({name})"
+        axes.set_title(fill(default, int(10 * size[0])) if title is None else title, parse_math=False)
         add_colour_bar(figure, [axes], palette, norm, "from other tokens", cells, beside=scale.side(cells.shape[1]))
         add_caption(figure, ratios.attrs)
     return figure

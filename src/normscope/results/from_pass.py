@@ -14,6 +14,7 @@ from normscope.options import PAPERS, Conventions, counted
 from normscope.passes import Measured, Results
 from normscope.results import schema
 from normscope.results.analysis import Analysis
+from normscope.scopes import ENCODER_WHOLE, WHOLE_LAYER
 
 Facts = Mapping[str, str | int | float]
 
@@ -30,7 +31,7 @@ def analysis_of(
     model: Model, measured: Measured, conventions: Conventions = PAPERS, method: Facts | None = None
 ) -> Analysis:
     """The analysis of a sequence that a model's pass measured, by a method with these facts (default: norms)."""
-    return analysis(measured, {**model.facts, **counted(conventions), **(method or {})})
+    return analysis(measured, {**model.facts, **model.whole_layers, **counted(conventions), **(method or {})})
 
 
 def mixing_ratios(measured: Measured, facts: Facts) -> xr.DataArray:
@@ -48,8 +49,14 @@ def main_dataset(measured: Measured, facts: Facts) -> xr.Dataset:
         queries, keys = source.target, {"target": source.target, "source": source}
         texts = {"text": source.target.text, "source_text": source.text}
     variables = results.variables()
-    attributes = {**facts, **texts, **_approximation(variables)}
+    attributes = {**_own(facts), **texts, **_approximation(variables)}
     return schema.build(variables, results.layers, queries, measured.positions, keys, attributes)
+
+
+def _own(facts: Facts, *, encoder: bool = False) -> dict[str, str | int | float]:
+    """The facts about one of two stacks: each has whole layers of its own."""
+    own = {name: value for name, value in facts.items() if name != ENCODER_WHOLE}
+    return {**own, WHOLE_LAYER: facts[ENCODER_WHOLE]} if encoder and ENCODER_WHOLE in facts else own
 
 
 def _approximation(variables: Variables) -> dict[str, str | float]:
@@ -79,5 +86,8 @@ def _approximation(variables: Variables) -> dict[str, str | float]:
 def _encoder_dataset(measured: Measured, results: Results, facts: Facts) -> xr.Dataset:
     sequence = measured.sequence
     variables = results.variables()
-    attributes, positions = {**facts, "text": sequence.text, **_approximation(variables)}, range(len(sequence))
+    attributes, positions = (
+        {**_own(facts, encoder=True), "text": sequence.text, **_approximation(variables)},
+        range(len(sequence)),
+    )
     return schema.build(variables, results.layers, sequence, positions, {"self": sequence}, attributes)

@@ -12,7 +12,7 @@ from typing import cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 from transformers import PreTrainedModel
 
@@ -105,8 +105,7 @@ def _after(step: EmbeddingStep, rows: Rows, text: TextInput) -> Rows:
             tokens = range(0 if step.include_prompt else text.prompt_length, len(rows))
             return torch.cat([_pooled(mode, rows, tokens) for mode in step.modes])[None]
         case Dense():
-            weight, bias = step.linear.weight.to(rows), step.linear.bias
-            output = functional.linear(rows, weight, None if bias is None else bias.to(rows))
+            output = _linear(step, rows)
             output = output if step.activation is None else step.activation.function(output)
             if step.residual is None:
                 return output
@@ -118,9 +117,20 @@ def _after(step: EmbeddingStep, rows: Rows, text: TextInput) -> Rows:
         case UnitLength():
             return functional.normalize(rows, dim=-1)
         case AttentionPool():
-            own = next(step.module.parameters()).dtype
-            module = step.module if own == rows.dtype else deepcopy(step.module).to(rows.dtype)
-            return module(rows[None])
+            return _called(step.module, rows[None])
+
+
+def _linear(step: Dense, rows: Rows) -> Rows:
+    if step.module is not None:
+        return _called(step.module, rows)
+    weight, bias = step.linear.weight.to(rows), step.linear.bias
+    return functional.linear(rows, weight, None if bias is None else bias.to(rows))
+
+
+def _called(module: nn.Module, rows: Tensor) -> Tensor:
+    """What a module of the model itself outputs, in the precision of its input."""
+    own = next(module.parameters()).dtype
+    return (module if own == rows.dtype else deepcopy(module).to(rows.dtype))(rows)
 
 
 def _pooled(mode: PoolingMode, rows: Float[Tensor, "token d"], tokens: range) -> Float[Tensor, " d"]:

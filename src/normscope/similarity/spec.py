@@ -33,11 +33,15 @@ class Pool:
 
 @dataclass(frozen=True)
 class Dense:
-    """`activation(linear(x))`, with a residual plus `x`, or plus another matrix times `x`."""
+    """`activation(linear(x))`, with a residual plus `x`, or plus another matrix times `x`.
+
+    `module` is what the model has for the matrix, if it is a part of the model and not of a file beside it.
+    """
 
     linear: Linear
     activation: Activation | None
     residual: Linear | Literal["itself"] | None = None
+    module: nn.Module | None = None
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from normscope.errors import InputError
-from normscope.inputs import NO_WORD, Reading, TokenSequence, read_images, read_inputs
+from normscope.inputs import Reading, TokenSequence, read_images, read_inputs
 from normscope.models.model import Model
 from normscope.similarity.spec import EmbeddingSpec, Expansion, Task, prompt_of
 
@@ -129,17 +129,8 @@ class TextReader:
                 f"Queries of {self.model.name} are filled up with a mask token, and its tokenizer has none."
             )
         number = cast(int, tokenizer.convert_tokens_to_ids(token))
-        old = read.sequence
-        fillers = {name: number if name == "input_ids" else 0 for name in old.features}
-        sequence = replace(
-            old,
-            features={name: values + [fillers[name]] * missing for name, values in old.features.items()},
-            tokens=old.tokens + [token] * missing,
-            special=old.special + [True] * missing,
-            word_ids=None if old.word_ids is None else old.word_ids + [NO_WORD] * missing,
-            words=old.words + [token] * missing,
-        )
-        return replace(read, sequence=sequence, unattended=None if expansion.attend else len(old))
+        sequence = read.sequence.filled(token, number, missing)
+        return replace(read, sequence=sequence, unattended=None if expansion.attend else len(read.sequence))
 
     def _scored(self, read: TextInput) -> tuple[bool, ...]:
         """Tokens of documents that are skipped are matched with none."""

@@ -83,7 +83,7 @@ def _clip(tower: Any, name: Tower) -> tuple[EmbeddingStep, ...]:
 
 
 def _projection(module: Any) -> Dense:
-    return Dense(_linear(module), None)
+    return Dense(_linear(module), None, module=module)
 
 
 def _siglip_text(tower: Any) -> tuple[EmbeddingStep, ...]:

@@ -13,7 +13,7 @@ from support.tiny_models import shaken
 from transformers import LlamaForCausalLM
 
 import normscope as ns
-from experiments.made import pearson
+from experiments.made import check_bands, pearson
 from normscope.chain.measure import KeptTraces
 from normscope.chain.trace import LayerTrace
 from normscope.experiments.faithfulness.skipping import Component, components_of, continued, without
@@ -93,7 +93,10 @@ def test_tables_say_what_a_component_changes_and_what_is_lost_without_it() -> No
         assert mean("turn", component, 1) > 1e-4 and abs(mean("loss_change", component, 1)) > 1e-4
     assert mean("turn", "head", 1, 3) > 1e-5 and mean("change", "head", 1, 3) >= 0
     assert {row["effect"] for row in result.tables["redundancy-agreement"].to_pylist()} == {"loss_change", "turn"}
-    assert result.outcomes["redundancy"].figures["redundancy"]().axes
+    panel, *_ = result.outcomes["redundancy"].figures["redundancy"]().axes
+    change = [row for row in rows if row["measure"] == "change" and row["component"] != "head"]
+    check_bands(panel, change, "component")
+    assert "feed-forward" in panel.get_legend_handles_labels()[1]
 
 
 @pytest.mark.parametrize(("correlation", "axis"), [("pearson", "none"), ("spearman", "column")])

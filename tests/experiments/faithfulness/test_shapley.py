@@ -12,6 +12,7 @@ from support.tiny_models import tiny
 from transformers import LlamaConfig, LlamaModel
 
 import normscope as ns
+from experiments.made import check_bands
 from normscope.experiments import experiment
 from normscope.experiments.faithfulness.shapley_values import ShapleyMaps, exact, sampled
 from normscope.inputs import read_inputs
@@ -110,7 +111,8 @@ def test_a_run_gives_layers_and_the_cells_of_largest_disagreement(analyzer: ns.A
     gaps = [abs(cell["gap"]) for cell in cells]
     assert len(cells) == 3 and gaps == sorted(gaps, reverse=True) and gaps[0] > 0
     assert cells[0]["gap"] == pytest.approx(cells[0]["integrated"] - cells[0]["shapley"])
-    assert result.outcomes["shapley"].figures["shapley-layers"]().axes
+    (panel,) = result.outcomes["shapley"].figures["shapley-layers"]().axes
+    check_bands(panel, [row for row in spearman if row["layer"] is not None], "bias")
     with pytest.raises(ns.InputError, match="from 1 to 16"):
         experiment("shapley", {"exact": 40})
     with pytest.raises(ns.UnsupportedArchitectureError, match="only the query's own token"):

@@ -34,6 +34,7 @@ from normscope.inputs import TokenSequence
 from normscope.methods.norms import Decomposition
 from normscope.methods.resolve import measure_layers
 from normscope.results.from_pass import analysis_of
+from normscope.scopes import component_words
 
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
@@ -62,7 +63,7 @@ class Redundancy(declared.Redundancy, Trial):
         "count": "number of components that are compared",
     }
     captions: ClassVar[dict[str, str]] = {
-        "redundancy": "How much each component changes the map, and what the model loses without it.",
+        "redundancy": "How much each component changes the map, and what the model loses without it; bands: 95 % intervals.",
     }
 
     def __post_init__(self) -> None:
@@ -230,10 +231,16 @@ def _figure(records: list[Row], model: ModelFacts, comparison: MapComparison) ->
     figure, grid = figures.panels(len(measured), width=4.2, height=3.2)
     for axes, measure in zip(grid, measured, strict=True):
         series: dict[str, np.ndarray] = {}
+        bands: dict[str, figures.Band] = {}
         for name in dict.fromkeys(r["component"] for r in records if r["component"] != "head"):
-            values = {r["layer"]: r["mean"] for r in records if r["measure"] == measure and r["component"] == name}
-            series[name] = np.array([values.get(layer, np.nan) for layer in model.layers])
-        figures.lines(axes, model.layers, series, label=labels[measure])
+            known = {r["layer"]: r for r in records if r["measure"] == measure and r["component"] == name}
+            mean, low, high = (
+                np.array([known[layer][column] if layer in known else np.nan for layer in model.layers])
+                for column in ("mean", "low", "high")
+            )
+            series[component_words(name)], bands[component_words(name)] = mean, (low, high)
+        figures.lines(axes, model.layers, series, label=labels[measure], bands=bands, legend=False)
         if measure != "change":
             figures.signed_log_scale(axes, threshold=0.01)
+    figures.legend_below(figure, grid[0], columns=6)
     return figure

@@ -57,7 +57,8 @@ class Shapley(declared.Shapley, Trial):
         "gap": "integrated minus shapley",
     }
     captions: ClassVar[dict[str, str]] = {
-        "shapley-layers": "Agreement of maps by integrated gradients with those by Shapley values, by layer.",
+        "shapley-layers": "Agreement of maps by integrated gradients with those by Shapley values, by layer; bands: "
+        "95 % intervals.",
     }
 
     def __post_init__(self) -> None:
@@ -185,11 +186,13 @@ def _records(rows: list[Row], layer: int | None, interval: statistics.Interval) 
 def _figure(records: list[Row], model: ModelFacts) -> Figure:
     figure, (axes,) = figures.panels(1, width=5.2, height=3.4)
     wanted = [r for r in records if r["measure"] == "spearman" and r["layer"] is not None]
-    series = {
-        f"bias {bias}": np.array([r["mean"] for r in wanted if r["bias"] == bias])
-        for bias in dict.fromkeys(r["bias"] for r in wanted)
-    }
+    biases = dict.fromkeys(r["bias"] for r in wanted)
+    mean, low, high = (
+        {f"bias {bias}": np.array([r[column] for r in wanted if r["bias"] == bias], dtype=float) for bias in biases}
+        for column in ("mean", "low", "high")
+    )
+    bands = {name: (low[name], high[name]) for name in mean}
     title = "integrated gradients against Shapley values"
-    figures.lines(axes, model.layers, series, label=f"Spearman's {figures.RHO}", title=title)
+    figures.lines(axes, model.layers, mean, label=f"Spearman's {figures.RHO}", title=title, bands=bands)
     axes.set_ylim(top=1.01)
     return figure

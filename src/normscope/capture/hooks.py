@@ -24,9 +24,10 @@ from torch.nn import functional
 from torch.nn.modules import module as _all_modules
 from torch.utils.hooks import RemovableHandle
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask
+from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, eager_mask, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from normscope.capture.masks import RowMask, Rows
 from normscope.errors import ModelError
 from normscope.families.spec import Config
 from normscope.models.devices import without_autocast
@@ -34,9 +35,15 @@ from normscope.models.devices import without_autocast
 IMPLEMENTATION = "normscope"
 """The name under which capture registers the attention that replaces the model's."""
 
+OWN_ATTENTION = "normscope-own"
+"""The same for long inputs of models whose own attention is that of torch: this attends, and eager attention only gives
+the weights of the rows that are requested."""
+
+_OURS = {IMPLEMENTATION, OWN_ATTENTION}
+
 Attention = Callable[..., tuple[Tensor, Tensor]]
 
-_EAGER = "eager"
+_EAGER, _SDPA = "eager", "sdpa"
 _LIBRARY = Path(transformers.__file__).parent
 _LOADED_WHEN_USED = "_fn"
 """How transformers calls the functions of other packages (flash attention) that it loads when they are first used."""
@@ -76,9 +83,8 @@ def _found(module: nn.Module, name: str) -> tuple[Any, str | None]:
 def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> None:
     """Raise if the model's own attention is not known to compute the same as eager attention."""
     modules = list(attentions)
-    found = [_found(module, "ALL_ATTENTION_FUNCTIONS")[0] for module in modules]
-    interfaces = list({id(each): each for each in found if each is not None}.values()) or [ALL_ATTENTION_FUNCTIONS]
-    used = {config._attn_implementation_internal or _EAGER for config in configurations(model)} - {IMPLEMENTATION}
+    interfaces = list({id(each): each for each in map(_interface, modules)}.values()) or [ALL_ATTENTION_FUNCTIONS]
+    used = _used_implementations(model)
     for name in sorted(used):
         for interface in interfaces:
             _check_function(model, name, interface.get(name.removeprefix("paged|")), "attention function")
@@ -86,8 +92,19 @@ def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> 
     if used - {_EAGER}:
         for module in modules:
             _check_eager(model, module)
-    if "sdpa" in used and not isinstance(functional.scaled_dot_product_attention, BuiltinFunctionType):
-        raise _refused(model, "sdpa", "attention function", "which is not that of PyTorch")
+    if _SDPA in used and not isinstance(functional.scaled_dot_product_attention, BuiltinFunctionType):
+        raise _refused(model, _SDPA, "attention function", "which is not that of PyTorch")
+
+
+def _used_implementations(model: PreTrainedModel) -> set[str]:
+    """The names of the attention implementations that a model itself uses."""
+    return {config._attn_implementation_internal or _EAGER for config in configurations(model)} - _OURS
+
+
+def _interface(module: nn.Module) -> Any:
+    """The attention functions by name, as the file of an attention module knows them."""
+    found, _ = _found(module, "ALL_ATTENTION_FUNCTIONS")
+    return ALL_ATTENTION_FUNCTIONS if found is None else found
 
 
 def _check_function(model: PreTrainedModel, name: str, function: object, what: str) -> None:
@@ -152,18 +169,16 @@ def _refused(model: PreTrainedModel, name: str, what: str, why: str) -> ModelErr
 # Each change is a context manager that restores exactly what it changed, also after an exception or Ctrl-C. Threads
 # that share a model take turns: one would capture the states of the other's input.
 
-Rows = slice | Tensor
-
 
 @dataclass(frozen=True)
 class RowWeights:
     """Attention weights of a long input, recomputed for the requested rows and never stored.
 
-    `of_rows` is the model's own eager attention for some of its queries: `[batch, head, row, key]`.
+    `of_rows` is the model's own eager attention for some of its queries and a number of keys: `[batch, head, row, key]`.
     """
 
     heads: int
-    of_rows: Callable[[Rows], Tensor]
+    of_rows: Callable[[Rows, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -224,26 +239,30 @@ def recorded_attention(
 ) -> Generator[None]:
     """The model's own eager attention for all modules, with listeners on those that have one.
 
-    With `rows`, attention of more queries than that is computed that many at a time, and listeners get `RowWeights`. The
-    weights of `probed` modules are the outputs of their eager attention for the identity as values.
+    With `rows`, the weights of attentions of more queries than that are not stored, and listeners get `RowWeights`. Such
+    attentions are the model's own where this is that of torch, and else computed for that many rows at a time. The weights
+    of `probed` modules are the outputs of their eager attention for the identity as values.
     """
     check_attention(model, listeners)
     AttentionInterface.register(IMPLEMENTATION, _recorded_eager_attention)
+    AttentionInterface.register(OWN_ATTENTION, _recorded_own_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
+    AttentionMaskInterface.register(OWN_ATTENTION, sdpa_mask)
+    implementation = OWN_ATTENTION if rows is not None and _used_implementations(model) == {_SDPA} else IMPLEMENTATION
     _listeners.update(listeners)
     _probed.update(probed)
     if rows is not None:
         _rows_at_once.update(dict.fromkeys(listeners, rows))
     try:
         with _restored_implementations(model) as configs:
-            model.set_attn_implementation(IMPLEMENTATION)
+            model.set_attn_implementation(implementation)
             # Some modules have a configuration of their own, which may lie inside a model that refuses.
             for module in listeners:
                 own: Config = getattr(module, "config", configs[0])
                 if own is not configs[0] and hasattr(own, "_attn_implementation_internal"):
-                    own._attn_implementation_internal = IMPLEMENTATION
-                if getattr(own, "_attn_implementation_internal", IMPLEMENTATION) != IMPLEMENTATION:
+                    own._attn_implementation_internal = implementation
+                if getattr(own, "_attn_implementation_internal", implementation) != implementation:
                     raise ModelError(
                         f"{type(model).__name__} does not let its attention implementation be changed, "
                         f"which its family expects."
@@ -337,9 +356,17 @@ def _recorded_eager_attention(
         scale: Any = kwargs.get("scaling")
         scale = getattr(module, "scaling", query.shape[-1] ** -0.5) if scale is None else scale
         raise _Reached(Attended(query, key, attention_mask, float(scale), dict(kwargs)))
-    at_once, count = _rows_at_once.get(module), query.shape[2]
-    if at_once is not None and count > at_once and _goes_by_rows(module, count, attention_mask, kwargs):
-        return _attention_by_rows(module, query, key, value, attention_mask, at_once, **kwargs)
+    at_once, mask = _rows_at_once.get(module), RowMask(attention_mask)
+    # Without a mask, what comes later may still be hidden by the function itself.
+    hidden = attention_mask is None and getattr(module, "is_causal", True)
+    if at_once is not None and query.shape[2] > at_once and not hidden and _goes_by_rows(query, mask, kwargs):
+        eager = eager_attention_of(module)
+        starts = range(0, query.shape[2], at_once)
+        parts = [
+            _of_rows(eager, module, query, key, value, mask, slice(start, start + at_once), kwargs) for start in starts
+        ]
+        _hear_rows(module, query, key, value, mask, kwargs)
+        return torch.cat([part for part, _ in parts], dim=1), None
     output, weights = eager_attention_of(module)(module, query, key, value, attention_mask, **kwargs)
     listener = _listeners.get(module)
     if listener is not None:
@@ -355,32 +382,56 @@ def _made_of_identity(module: nn.Module, query: Tensor, key: Tensor, mask: Tenso
     return output.transpose(1, 2)
 
 
-def _goes_by_rows(module: nn.Module, rows: int, mask: Tensor | None, kwargs: dict[str, object]) -> bool:
+def _recorded_own_attention(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
+) -> tuple[Tensor, Tensor | None]:
+    """The attention of torch, as transformers calls it. The mask is what that reads."""
+    is_causal = kwargs.get("is_causal")
+    is_causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
+    mask = RowMask(attention_mask, causal=is_causal and query.shape[2] > 1)
+    at_once = _rows_at_once.get(module)
+    long = at_once is not None and query.shape[2] > at_once and _goes_by_rows(query, mask, kwargs)
+    if module in _intercepted or not long:
+        whole = mask.of(slice(None), query, key.shape[2])
+        return _recorded_eager_attention(module, query, key, value, whole, **kwargs)
+    output, _ = _interface(module)[_SDPA](module, query, key, value, attention_mask, **kwargs)
+    _hear_rows(module, query, key, value, mask, kwargs)
+    return output, None
+
+
+def _goes_by_rows(query: Tensor, mask: RowMask, kwargs: dict[str, Any]) -> bool:
     """Whether query rows are independent of each other: they differ only by a mask that has every row."""
     if any(isinstance(value, Tensor) and value.dim() > 2 for value in kwargs.values()):
         return False
-    if mask is None:
-        return not getattr(module, "is_causal", True)
-    return mask.dim() == 4 and mask.shape[2] == rows
+    return mask.fits(query.shape[2])
 
 
-def _attention_by_rows(
-    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, at_once: int, **kwargs: object
-) -> tuple[Tensor, None]:
-    eager = eager_attention_of(module)
+def _hear_rows(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: RowMask, kwargs: dict[str, Any]
+) -> None:
+    """Tell the listener of a module how to get the weights of rows."""
+    eager, probed = eager_attention_of(module), module in _probed  # as it is now: rows are looked at later
 
-    def part(rows: Rows) -> tuple[Tensor, Tensor]:
-        return eager(module, query[:, :, rows], key, value, None if mask is None else mask[:, :, rows], **kwargs)
+    def weights_of(rows: Rows, keys: int) -> Tensor:
+        first = key[:, :, :keys]
+        if probed:
+            return _made_of_identity(module, query[:, :, rows], first, mask.of(rows, query, keys), **kwargs)
+        # What the function makes of the values is not used: of one channel of them it costs next to nothing.
+        return _of_rows(eager, module, query, first, value[:, :, :keys, :1], mask, rows, kwargs)[1]
 
-    def weights_of(rows: Rows) -> Tensor:
-        if module not in probed:
-            return part(rows)[1]
-        return _made_of_identity(module, query[:, :, rows], key, None if mask is None else mask[:, :, rows], **kwargs)
-
-    probed = {module} & set(_probed)  # as it is now: rows are looked at later
-    starts = range(0, query.shape[2], at_once)
-    output = torch.cat([part(slice(start, start + at_once))[0] for start in starts], dim=1)
     listener = _listeners.get(module)
     if listener is not None:
         listener(RowWeights(query.shape[1], weights_of), value)
-    return output, None
+
+
+def _of_rows(
+    eager: Attention,
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: RowMask,
+    rows: Rows,
+    kwargs: dict[str, Any],
+) -> tuple[Tensor, Tensor]:
+    return eager(module, query[:, :, rows], key, value, mask.of(rows, query, key.shape[2]), **kwargs)

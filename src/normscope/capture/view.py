@@ -199,7 +199,7 @@ class SequenceView:
         weights, values = self.captured.attention[path]
         assert isinstance(weights, RowWeights)
         keys = self.source_length if source else self.length
-        return weights.of_rows(rows.to(values.device))[self.sequence, :, :, :keys].to(self.device, self.dtype)
+        return weights.of_rows(rows.to(values.device), keys)[self.sequence].to(self.device, self.dtype)
 
     @property
     def is_long(self) -> bool:

@@ -78,7 +78,8 @@ class Side:
     `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed for
     these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
     self-attentions also have the queries and keys of their weights, where these are `"known"`, or everywhere
-    (`"required"`).
+    (`"required"`). `up_to_last`: in the trace of a block of rows, causal attention has the keys up to the last of these
+    rows alone, since all others are hidden from them.
     """
 
     stack: Stack
@@ -89,6 +90,7 @@ class Side:
     components: int | None = None
     blocks: Callable[[int], Sequence[Tensor]] | None = None
     scores: WantedScores = "no"
+    up_to_last: bool = False
 
 
 LONG = 1024
@@ -334,8 +336,9 @@ class _Listener:
         captured, self.captured = self.captured, None  # modules that are run again are no part of the call
         weights = BlockWeights(block, self.dtype, output.device)
         whole = tuple(chain) in self.whole_chains
-        stack, scores = self.side.stack, self.side.scores
-        builder = TraceBuilder(chain, whole, weights, self.config, stack.causal, self.below_attention, scores)
+        stack, side = self.side.stack, self.side
+        below = self.below_attention, side.scores, side.up_to_last
+        builder = TraceBuilder(chain, whole, weights, self.config, stack.causal, *below)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(captured, output, sequence, length, source, self.dtype)

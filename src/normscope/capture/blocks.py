@@ -160,7 +160,8 @@ class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
     `whole` is whether the chain goes to the end of the block, and not just as far as requested; `scores` is whether
-    attentions also have the queries and keys of their weights, where these are known or everywhere.
+    attentions also have the queries and keys of their weights, where these are known or everywhere. `up_to_last`: in the
+    trace of a block of rows, causal attention has the keys up to the last of these rows alone.
     """
 
     chain: Sequence[Part]
@@ -170,6 +171,7 @@ class TraceBuilder:
     causal: bool
     below_attention: bool
     scores: WantedScores = "no"
+    up_to_last: bool = False
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -195,11 +197,15 @@ class TraceBuilder:
         steps = list(trace.steps)
         for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
-                cross = isinstance(part, DispatchedCrossAttention)
-                weights = self._weighed(part, view.row_weights(part.module, rows, source=cross), view, rows)
-                if self.causal and not cross:
-                    later = torch.arange(view.length, device=rows.device) > rows[:, None]
-                    self._check_causal(bool((weights * later).any()))
+                causal = self.causal and not isinstance(part, DispatchedCrossAttention)
+                if self.up_to_last and causal:
+                    step = step.first_keys(1 + int(rows.max()))
+                keys = step.values.shape[1]
+                weights = self._weighed(part, view.row_weights(part.module, rows, keys), view, rows)
+                if causal:
+                    first = 1 + int(rows.min())
+                    later = torch.arange(first, keys, device=rows.device) > rows[:, None]
+                    self._check_causal(bool((weights[:, :, first:] * later).any()))
                 steps[index] = replace(step, weights=weights)
         return replace(trace, steps=tuple(steps))
 

@@ -194,11 +194,10 @@ class SequenceView:
             stored = self._square(weights, keys)
         return stored, values[self.sequence, :, :keys].to(self.device, self.dtype)
 
-    def row_weights(self, path: str, rows: Tensor, *, source: bool) -> Tensor:
-        """`[head, row, key]` of an attention whose weights are recomputed."""
+    def row_weights(self, path: str, rows: Tensor, keys: int) -> Tensor:
+        """`[head, row, key]` of an attention whose weights are recomputed, for a number of keys."""
         weights, values = self.captured.attention[path]
         assert isinstance(weights, RowWeights)
-        keys = self.source_length if source else self.length
         return weights.of_rows(rows.to(values.device), keys)[self.sequence].to(self.device, self.dtype)
 
     @property

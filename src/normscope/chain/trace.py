@@ -143,6 +143,12 @@ class ValueSource:
     slopes: Float[Tensor, "tap_head key d_head"] | None = None
     offset: Float[Tensor, "tap_head key d_head"] | None = None
 
+    def first_keys(self, count: int) -> ValueSource:
+        """The same for some number of keys, from the first."""
+        steps = (step.select(slice(count)) if isinstance(step, Normalise) else step for step in self.steps)
+        slopes, offset = (None if each is None else each[:, :count] for each in (self.slopes, self.offset))
+        return replace(self, states=self.states[:count], steps=tuple(steps), slopes=slopes, offset=offset)
+
     def sloped(
         self, projected: Float[Tensor, "*batch head constant d_head"]
     ) -> Float[Tensor, "*batch tap_head key d_head"]:
@@ -229,6 +235,13 @@ class Attention(ABC):
         gating = None if self.gating is None else replace(self.gating, entering=self.gating.entering[:, rows])
         beside = None if self.beside is None else self.beside[rows]
         return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside, scores=scores)
+
+    def first_keys(self, count: int) -> Attention:
+        """The same for some number of keys, from the first."""
+        source = None if self.source is None else self.source.first_keys(count)
+        scores = None if self.scores is None else self.scores.first_keys(count)
+        weights, values = self.weights[..., :count], self.values[:, :count]
+        return replace(self, weights=weights, values=values, source=source, scores=scores)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:

@@ -110,6 +110,7 @@ class Stream:
             *(self.model.family.stack, [length], [call.layer], consume),
             blocks=partial(_blocks, self.model, length),
             scores=self.request.scores,
+            up_to_last=True,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
@@ -186,9 +187,9 @@ def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
 
 
 def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:
-    """Query rows that are pulled back together."""
+    """Query rows that are pulled back together, the last ones first: these have all keys."""
     heads = blocks_in(model.module, model.family.stack)[0].heads
-    return torch.arange(length).split(max(_FEWEST_ROWS, _WEIGHTS_AT_ONCE // (heads * length)))
+    return torch.arange(length).split(max(_FEWEST_ROWS, _WEIGHTS_AT_ONCE // (heads * length)))[::-1]
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:
@@ -202,4 +203,6 @@ def _received(trace: LayerTrace) -> Float[Tensor, " token"]:
         return torch.zeros(trace.length, device=trace.hidden.device)
     weights = attention.mixing_weights.mean(0).abs()
     own = weights[torch.arange(len(trace.queries), device=weights.device), trace.queries]
-    return weights.sum(0).index_add(0, trace.queries, -own)
+    received = weights.new_zeros(trace.length)
+    received[: weights.shape[1]] = weights.sum(0)
+    return received.index_add(0, trace.queries, -own)

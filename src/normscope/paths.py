@@ -121,6 +121,7 @@ FIGURES = ("svg", "png", "pdf")
 PARQUET = "parquet"
 TABLES = ("csv", PARQUET, "json")
 NETCDF = "nc"
+ZARR = "zarr"
 PAGE = "html"
 PAGES = (PAGE, "htm")
 IMAGES = ("png", "jpg", "jpeg", "gif", "bmp", "webp", "tif", "tiff")
@@ -134,6 +135,9 @@ MAPS = (*FIGURES, *TABLES, NETCDF)
 RESULTS = (*FIGURES, PAGE, *TABLES, NETCDF)
 """What analyses and explanations are saved to."""
 
+ANSWERS = (*RESULTS, ZARR)
+"""What explained answers are saved to."""
+
 
 def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
     """The ending of a file to write, if it is known and the file can be written; raises before anything is computed.
@@ -145,9 +149,13 @@ def ending(path: str | Path, known: Sequence[str], *, without: str = "") -> str:
     if suffix not in known:
         says = f"ends in .{suffix}" if suffix else "has no ending"
         raise FileError(f"{str(target)!r} {says}, which names no format. Known endings: {listing(known)}.")
+    if suffix == ZARR and kind(target) is not None:
+        raise FileError(f"{str(target)!r} is there already. Remove it, or give another name.")
     file_to_write(target)
     if suffix == PARQUET:
         require_extra("corpus", "Writing a Parquet file", "pyarrow")
+    if suffix == ZARR:
+        require_extra("zarr", "Writing a Zarr folder", "zarr")
     return suffix
 
 

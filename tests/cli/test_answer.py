@@ -96,7 +96,7 @@ def test_turns_of_a_chat_come_from_a_file(run: Callable[..., Output], model: str
     assert code == 0, err
     assert out.startswith("I see.") and "1 user" in out
     (tmp_path / "bad.json").write_text("{")
-    for name, message in (("bad.json", "no JSON"), ("none.json", "cannot be read")):
+    for name, message in (("bad.json", "not JSON"), ("none.json", "cannot be read")):
         code, out, err = run("answer", "--messages", name, "--model", model)
         assert (code, out) == (2, "") and message in err
 

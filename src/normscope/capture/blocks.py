@@ -15,7 +15,7 @@ from torch import Tensor
 
 from normscope.capture.absent import absent
 from normscope.capture.experts import experts_of
-from normscope.capture.gates import watched_in_gates, with_gates
+from normscope.capture.gates import watched_in_gates, with_gates, with_slopes
 from normscope.capture.mixers import mixed
 from normscope.capture.scores import WantedScores, scores_of
 from normscope.capture.side_by_side import side_by_side
@@ -143,7 +143,8 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
         case FourierMixing():
             return (part.output,)
         case ProbedAttention() | ProbedCrossAttention():
-            return (*projections(part.value), part.output)
+            activation = getattr(part, "activation", None)
+            return (*projections(part.value), *(() if activation is None else (activation,)), part.output)
         case DispatchedAttention(gate=HeadGate(module=gate)):
             return (part.output, gate)
         case DispatchedCrossAttention():
@@ -341,6 +342,8 @@ class TraceBuilder:
             shared=self.shared,
             scores=scores,
         )
+        if isinstance(part, ProbedAttention) and part.activation is not None:
+            return with_slopes(attention, self.weights.activation(part.activation), view.input(part.activation))
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
     def _weighed(self, part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:

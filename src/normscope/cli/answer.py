@@ -96,7 +96,8 @@ def answer_command(
 
     The model answers a question about documents, and its answer is decomposed: what each sentence contributes to the logits
     of its tokens, exactly, for given attention weights, deviations of norms and slopes of activations. With --out it is
-    written as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json) or netCDF (nc).
+    written as a page (html), a picture (svg, png, pdf), a table (csv, parquet, json), netCDF (nc) or a Zarr folder (zarr),
+    which has the table of every token of the answer by itself, computed and written block by block.
     """
     check_answer_request(request, context, messages, units=units, hops=hops, top=top, out=out)
     documents = _documents(context or [], as_text=reading.as_text)

@@ -17,7 +17,7 @@ from normscope.methods import METHODS, check_method_options, read_options
 from normscope.models.config import check_scope, check_stacks, refuse_layer
 from normscope.models.options import ModelOptions
 from normscope.options import MOST_JOBS, UNITS, normalise_axis
-from normscope.paths import FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
+from normscope.paths import ANSWERS, FIGURES, MAPS, NETCDF, PAGES, RESULTS, TABLES, ending, kind
 from normscope.request import MapSelectionOptions, RunOptions
 from normscope.scopes import ATTENTIONS, Scope
 
@@ -172,7 +172,7 @@ def check_answer_request(
     if request.get("max_new_tokens", 1) < 1 or top < 1:
         raise InputError("--max-new-tokens and --top are at least 1.")
     if out is not None:
-        ending(out, RESULTS)
+        ending(out, ANSWERS)
 
 
 def read_bytes(size: str | None) -> int | None:

@@ -6,7 +6,7 @@ mathematics is that of `spans`; how results are called and shown is not decided 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, cast
@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from normscope.errors import InputError, ModelError
 from normscope.explain.pulling import PullRequest
 from normscope.explain.question import tokens_of
-from normscope.explain.spans import Output, PulledSpans, pull_back_spans
+from normscope.explain.spans import Output, PulledSpans, blocks_of_spans, pull_back_spans
 from normscope.families.heads import head_of
 from normscope.inputs import TokenSequence, read_ids, read_target
 from normscope.inputs.prompt import Prompt, Segment
@@ -171,6 +171,11 @@ class AnswerEngine:
     def spans(self, spans: Sequence[Sequence[int]]) -> PulledSpans:
         """Sums of tokens of the answer, explained: each span is a list of indices in it."""
         return pull_back_spans(self.model, self.sequence, self._outputs, spans, self.objective, self.request)
+
+    def rows(self) -> Iterator[PulledSpans]:
+        """Every token of the answer by itself, in its order: as many at a time as memory allows."""
+        spans = [[place] for place in range(len(self.exchange.ids))]
+        yield from blocks_of_spans(self.model, self.sequence, self._outputs, spans, self.objective, self.request)
 
     def contrast(self, part: Sequence[int], against: str | Sequence[int]) -> tuple[int, PulledSpans]:
         """Why the model outputs a part of the answer rather than another text: the first token in which they differ.

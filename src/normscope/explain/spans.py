@@ -6,7 +6,7 @@ output token by itself) are several such starts at once. Only shares of the inpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -65,6 +65,23 @@ def pull_back_spans(
     request: PullRequest,
 ) -> PulledSpans:
     """Explain sums of output tokens in as few reverse passes as memory allows; a span is a list of indices in `outputs`."""
+    blocks = list(blocks_of_spans(model, sequence, outputs, spans, objective, request))
+    values, bias, routed, shares, errors = (
+        torch.cat([getattr(block, name) for block in blocks])
+        for name in ("values", "bias", "routed", "shares", "errors")
+    )
+    return PulledSpans(values, bias, routed, shares, errors, blocks[0].probabilities, blocks[0].sinks)
+
+
+def blocks_of_spans(
+    model: Model,
+    sequence: TokenSequence,
+    outputs: Sequence[Output],
+    spans: Sequence[Sequence[int]],
+    objective: Objective,
+    request: PullRequest,
+) -> Iterator[PulledSpans]:
+    """The same, one reverse pass after another: as many spans as memory allows, then the next."""
     check_joined_blocks(model)
     if not spans or not all(spans):
         raise SelectionError("There is nothing to explain: a span of output has at least one token.")
@@ -73,18 +90,12 @@ def pull_back_spans(
     played, logits = source.play(rows)
     at_once = _spans_at_once(model, sequence, request)
     pieces = [spans[first : first + at_once] for first in range(0, len(spans), at_once)]
-    pulled = [_pulled(model, source, played, each, last=each is pieces[-1]) for each in pieces]
     chances = logits.float().softmax(-1)
     labels = torch.tensor([each.label for each in outputs], device=chances.device)
-    return PulledSpans(
-        values=torch.cat([each.values for each in pulled]),
-        bias=torch.cat([each.bias for each in pulled]),
-        routed=torch.cat([each.routed for each in pulled]),
-        shares=torch.cat([each.shares for each in pulled]),
-        errors=torch.cat([each.errors for each in pulled]),
-        probabilities=chances.gather(1, labels[:, None])[:, 0],
-        sinks=pulled[0].sinks,
-    )
+    probabilities = chances.gather(1, labels[:, None])[:, 0]
+    del logits, chances
+    for each in pieces:
+        yield _pulled(model, source, played, each, probabilities, last=each is pieces[-1])
 
 
 class _Kept:
@@ -108,19 +119,15 @@ def _source(model: Model, sequence: TokenSequence, request: PullRequest) -> _Kep
     return Stream(model, sequence, request) if streamed else _Kept(model, sequence, request)
 
 
-@dataclass(frozen=True)
-class _Piece:
-    values: Float[Tensor, " span"]
-    bias: Float[Tensor, " span"]
-    routed: Float[Tensor, " span"]
-    shares: Float[Tensor, "span token"]
-    errors: Float[Tensor, " span"]
-    sinks: Bool[Tensor, " token"]
-
-
 def _pulled(
-    model: Model, source: _Kept | Stream, played: Played, spans: Sequence[Sequence[int]], *, last: bool
-) -> _Piece:
+    model: Model,
+    source: _Kept | Stream,
+    played: Played,
+    spans: Sequence[Sequence[int]],
+    probabilities: Float[Tensor, " output"],
+    *,
+    last: bool,
+) -> PulledSpans:
     """One reverse pass for several spans, proved at every layer."""
     members = _members(spans, len(played.values)).to(played.values)
     values, sizes = members @ played.values, members @ played.sizes
@@ -141,7 +148,7 @@ def _pulled(
         bias = way.outside - way.routed - shares.sum(-1)
         shares, errors = torch.cat([encoder.relevance, shares], dim=1), torch.maximum(encoder.errors, errors)
         marks = torch.cat([sinks_of_layers(encoder.received, causal=encoder.causal), marks])
-    return _Piece(values, bias, way.routed, shares, errors, marks)
+    return PulledSpans(values, bias, way.routed, shares, errors, probabilities, marks)
 
 
 def _members(spans: Sequence[Sequence[int]], count: int) -> Float[Tensor, "span output"]:

@@ -87,7 +87,7 @@ _TYPES: dict[str, str] = {
     _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
     _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: ("cvt dinat levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
+    _PYRAMID: ("cvt dinat maskformer-swin mobilevit mobilevitv2 swiftformer"),
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"

@@ -10,7 +10,7 @@ import numpy as np
 from normscope.errors import FileError
 from normscope.options import Unit
 from normscope.output.export import plain, write_figure, write_json, write_table
-from normscope.paths import FIGURES, NETCDF, PAGE, RESULTS, ending
+from normscope.paths import ANSWERS, FIGURES, NETCDF, PAGE, ZARR, ending
 from normscope.results import answer_schema as names
 from normscope.results.files import write_netcdf
 
@@ -23,7 +23,7 @@ VERSION = 1
 
 
 def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", **options: Any) -> Path:
-    """Write an explained answer to a file: svg, png, pdf, html, csv, parquet, json or nc by its ending.
+    """Write an explained answer to a file: svg, png, pdf, html, csv, parquet, json, nc or zarr by its ending.
 
     Args:
         answer: what to write.
@@ -31,7 +31,7 @@ def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", 
         unit: the unit of tables, pictures, pages and of the spans in JSON.
         options: for pictures, those of `normscope.plots.plot_answer`.
     """
-    kind = ending(path, RESULTS, without=NETCDF)
+    kind = ending(path, ANSWERS, without=NETCDF)
     if options and kind not in FIGURES:
         raise FileError(f"Only pictures have the options {', '.join(options)}: {', '.join(FIGURES)}.")
     if kind in FIGURES:
@@ -42,6 +42,10 @@ def export_answer(answer: Answer, path: str | Path, *, unit: Unit = "sentence", 
         return write_answer_page(answer, path, unit)
     if kind == NETCDF:
         return write_netcdf(answer.tree, path)
+    if kind == ZARR:
+        from normscope.results.answer_zarr import write_answer  # noqa: PLC0415  (an extra)
+
+        return write_answer(answer, path)
     if kind == "json":
         return write_json(document_of(answer, unit), path)
     rows = answer.spans(unit).rows()

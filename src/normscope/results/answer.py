@@ -6,7 +6,7 @@ tokens of the answer, is computed when it is first looked at, as long as the mod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -36,6 +36,10 @@ ROUTED = "routing"
 """What stays with attention weights, as a list of shares calls it."""
 
 
+_CELLS_AT_ONCE = 2**22
+"""Cells of a known table that are handed out together."""
+
+
 class _Numbers:
     """The computed numbers of one answer, shared by the explanations of its parts: the dataset, and the engine for more."""
 
@@ -45,10 +49,22 @@ class _Numbers:
     def table(self) -> xr.Dataset:
         """The dataset with its table, which is computed once."""
         if names.TABLE not in self.dataset:
-            engine = self.at_hand("The table of all tokens of the answer")
-            pulled = engine.spans([[index] for index in range(len(engine.exchange.ids))])
-            self.dataset = names.with_table(self.dataset, pulled, engine.objective)
+            rows = xr.concat(list(self.blocks()), "output")
+            self.dataset = self.dataset.assign({str(name): rows[name].variable for name in rows.data_vars})
         return self.dataset
+
+    def blocks(self) -> Iterator[xr.Dataset]:
+        """The table by blocks of rows, which are computed, or loaded from a file, as they are asked for."""
+        if names.TABLE in self.dataset:
+            known = [name for name in names.TABLES if name in self.dataset]
+            outputs, tokens = self.dataset[names.TABLE].shape
+            for rows in np.array_split(np.arange(outputs), max(1, outputs * tokens // _CELLS_AT_ONCE)):
+                yield self.dataset[known].isel(output=rows).reset_coords(drop=True).load()
+            return
+        engine, first = self.at_hand("The table of all tokens of the answer"), 0
+        for pulled in engine.rows():
+            yield names.table_rows(self.dataset, pulled, first, engine.objective)
+            first += len(pulled.values)
 
     def at_hand(self, what: str) -> AnswerEngine:
         if self.engine is None:
@@ -171,6 +187,17 @@ class Answer(Result):
         return dataset[names.TABLE].assign_coords(
             {name: ("output", dataset[each].values) for name, each in rows.items()}
         )
+
+    def table_blocks(self) -> Iterator[xr.Dataset]:
+        """The rows of the table block by block, for tables that do not fit into memory: with each row's value and bias.
+
+        They are computed one block after the other, and none is kept. `save("answer.zarr")` writes them to disk.
+
+        Examples:
+            >>> sum(block.sizes["output"] for block in answer.table_blocks()) == len(answer.output_tokens)
+            True
+        """
+        return self._numbers.blocks()
 
     @property
     def probabilities(self) -> list[float]:
@@ -395,9 +422,10 @@ class Answer(Result):
         return view("plots:plot_answer")(self, **options)
 
     def save(self, path: str | Path, **options: object) -> Path:
-        """Write to a file in the format that its ending names: nc, html, json, csv, parquet, svg, png or pdf.
+        """Write to a file in the format that its ending names: nc, zarr, html, json, csv, parquet, svg, png or pdf.
 
-        A netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables and
+        A Zarr folder has the table, too, which is computed and written block by block if it was not yet (extra `zarr`). A
+        netCDF file (nc, or no ending) holds everything that was computed, and `normscope.open` reads it back. Tables and
         pages hold the spans of a `unit` (default: sentences). A page has the shares of single words of the answer if it is
         short, or if its table was computed.
 

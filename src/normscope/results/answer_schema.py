@@ -21,6 +21,9 @@ KIND = "answer"
 ATTRIBUTION, VALUE, BIAS, ERROR = "share", "span_value", "span_bias", "span_error"
 TABLE, TABLE_VALUE, TABLE_BIAS, TABLE_ERROR = "table", "table_value", "table_bias", "table_error"
 ROUTED, TABLE_ROUTED = "span_routed", "table_routed"
+TABLES = (TABLE, TABLE_VALUE, TABLE_BIAS, TABLE_ROUTED, TABLE_ERROR)
+"""The table, and what is known of each of its rows."""
+
 SELECTED = "output_selected"
 
 VARIABLES: schema.Variables = {
@@ -80,19 +83,20 @@ def with_span(dataset: xr.Dataset, pulled: PulledSpans, selected: Sequence[int],
     return dataset.assign(variables).assign_coords({SELECTED: ("output", flags)}).assign_attrs(attributes)
 
 
-def with_table(dataset: xr.Dataset, pulled: PulledSpans, objective: str) -> xr.Dataset:
-    """The dataset with the explanation of every token of the answer by itself; missing where a token is not read yet."""
+def table_rows(dataset: xr.Dataset, pulled: PulledSpans, first: int, objective: str) -> xr.Dataset:
+    """Tokens of the answer by themselves, from token `first` on; missing where a token is not read yet."""
     table = _numpy(pulled.shares)
     outputs = dataset["token_output"].values
-    table[outputs[None] >= np.arange(len(table))[:, None]] = np.nan
-    variables = {
-        TABLE: (("output", "token"), table, {"quantity": "logit", "objective": objective}),
-        TABLE_VALUE: ("output", _numpy(pulled.values)),
-        TABLE_BIAS: ("output", _numpy(pulled.bias)),
-        TABLE_ROUTED: ("output", _numpy(pulled.routed)),
-        TABLE_ERROR: ("output", _numpy(pulled.errors)),
-    }
-    return dataset.assign(variables)
+    table[outputs[None] >= np.arange(first, first + len(table))[:, None]] = np.nan
+    return xr.Dataset(
+        {
+            TABLE: (("output", "token"), table, {"quantity": "logit", "objective": objective}),
+            TABLE_VALUE: ("output", _numpy(pulled.values)),
+            TABLE_BIAS: ("output", _numpy(pulled.bias)),
+            TABLE_ROUTED: ("output", _numpy(pulled.routed)),
+            TABLE_ERROR: ("output", _numpy(pulled.errors)),
+        }
+    )
 
 
 def _names(engine: AnswerEngine, ids: Sequence[int]) -> list[str]:

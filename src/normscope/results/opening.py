@@ -36,7 +36,8 @@ _VARIABLES = _together(
 def open(path: str | Path) -> Any:
     """Read what a result's `save` wrote to netCDF: an `Analysis`, an `Explanation`, an `Answer` or a `Similarity`.
 
-    A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are loaded lazily.
+    A Zarr folder, as `Analyzer.analyze(..., out=)` writes it, is an `Analysis` whose maps are loaded lazily, and one that
+    an answer was saved to is an `Answer` whose table is.
 
     Examples:
         >>> import normscope as ns
@@ -46,9 +47,10 @@ def open(path: str | Path) -> Any:
     """
     if kind(path, "read") == "a folder":
         require_extra("zarr", "A result in a folder", "zarr")
-        from normscope.results.zarr import read  # noqa: PLC0415  (an extra)
+        from normscope.results.answer_zarr import is_answer, read_answer  # noqa: PLC0415  (an extra)
+        from normscope.results.zarr import read  # noqa: PLC0415
 
-        return read(path)
+        return read_answer(path) if is_answer(path) else read(path)
     tree = files.read_netcdf(path, _VARIABLES)
     main = tree[schema.DECODER] if schema.DECODER in tree.children else tree
     return _KINDS.get(str(main.attrs.get("kind")), Analysis).from_tree(tree)

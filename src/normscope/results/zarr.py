@@ -221,6 +221,23 @@ def _checksum(content: bytes) -> tuple[int, int]:
 #
 # Owns the folder while it is made: it has another name until it is complete.
 
+
+def created(
+    store: ZarrStore, name: str, dimensions: Sequence[str], shape: tuple[int, ...], chunks: tuple[int, ...], dtype: Any
+) -> Any:
+    """An array of a folder in the making, to be written block by block."""
+    array: Any = zarr.open_group(store, mode="a", zarr_format=2).create_array(
+        name,
+        shape=shape,
+        chunks=chunks,
+        dtype=dtype,
+        fill_value=np.nan,
+        config={"write_empty_chunks": True},  # so that what is missing is known to be lost
+    )
+    array.attrs["_ARRAY_DIMENSIONS"] = list(dimensions)
+    return array
+
+
 _ROWS = 256
 """Query rows of a chunk: they are read together when a part of a map is accessed."""
 
@@ -245,16 +262,8 @@ class MapStore:
 
     def _made(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         chunks = (1, 1, min(_ROWS, shape[2]), shape[3])
-        group = zarr.open_group(self.store, mode="a", zarr_format=2)
-        array = group.create_array(
-            schema.MAP,
-            shape=shape,
-            chunks=chunks,
-            dtype=dtype,
-            fill_value=np.nan,
-            config={"write_empty_chunks": True},  # so that what is missing is known to be lost
-        )
-        array.attrs.update({"_ARRAY_DIMENSIONS": ["scope", "layer", "query", "key"], "quantity": "norm"})
+        array = created(self.store, schema.MAP, ("scope", "layer", "query", "key"), shape, chunks, dtype)
+        array.attrs["quantity"] = "norm"
         return array
 
 
@@ -342,31 +351,32 @@ def folder_in_the_making(path: str | Path) -> Generator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_rest(dataset: xr.Dataset, store: ZarrStore) -> None:
-    """Everything except the maps, next to them, and the record of all files."""
-    escaped(dataset).to_zarr(store, mode="a", zarr_format=2, consolidated=False, write_empty_chunks=True)
-    store.write_record(schema.MAP)
+def write_rest(dataset: xr.Dataset, store: ZarrStore, array: str = schema.MAP) -> None:
+    """Everything except the array that was streamed, next to it, and the record of all files."""
+    # A result that was read remembers how it was stored.
+    escaped(dataset).drop_encoding().to_zarr(
+        store, mode="a", zarr_format=2, consolidated=False, write_empty_chunks=True
+    )
+    store.write_record(array)
 
 
-def read_zarr(path: str | Path) -> xr.Dataset:
-    """The dataset of a folder. Maps are loaded lazily, chunk by chunk."""
+def read_zarr(path: str | Path, array: str = schema.MAP, variables: schema.Variables = schema.VARIABLES) -> xr.Dataset:
+    """The dataset of a folder, of its variables those of these names. Its `array` is loaded lazily, chunk by chunk."""
     try:
-        dataset = unescaped(_read(Path(path)))
+        dataset = unescaped(_read(Path(path), array, variables))
     except FileError:
         raise
     except Exception as error:  # whatever Zarr and its codecs say of a folder that is damaged, or of someone else
         raise FileError(f"{str(path)!r} is not a Zarr folder that can be read: {error}") from error
-    if schema.MAP not in dataset:
+    if array not in dataset:
         raise FileError(f"{str(path)!r} was not written by normscope, or is damaged.")
-    refuse_foreign(path, dataset, dataset.attrs.get("schema_version", ""), schema.VARIABLES)
+    refuse_foreign(path, dataset, dataset.attrs.get("schema_version", ""), variables)
     return schema.upgraded(dataset)
 
 
-def _read(folder: Path) -> xr.Dataset:
-    pass
-
-    store = open_checked(folder, schema.MAP)
-    others = [path.name for path in folder.iterdir() if path.name not in schema.VARIABLES]
+def _read(folder: Path, array: str, variables: schema.Variables) -> xr.Dataset:
+    store = open_checked(folder, array)
+    others = [path.name for path in folder.iterdir() if path.name not in variables]
     # What is missing is NaN on disk, too: looking for it again would take longer than reading.
     dataset = xr.open_zarr(
         store,
@@ -374,11 +384,14 @@ def _read(folder: Path) -> xr.Dataset:
         chunks=None,
         mask_and_scale=False,
         zarr_format=2,
-        drop_variables=[schema.MAP, *others],
+        drop_variables=[array, *others],
     ).load()
-    # Some may have been written as coordinates of the maps alone.
-    dataset = dataset.set_coords([name for name in schema.TOKENS if name in dataset])
-    dataset[schema.MAP] = lazy(store, schema.MAP, folder)
+    # Some may have been written as coordinates of the array alone.
+    coordinates = (
+        name for name, dimension in variables.items() if name.partition("_")[0] == dimension or name in schema.TOKENS
+    )
+    dataset = dataset.set_coords([name for name in coordinates if name in dataset])
+    dataset[array] = lazy(store, array, folder)
     for variable in dataset.variables.values():
         variable.attrs.pop("_FillValue", None)
     return dataset

@@ -70,7 +70,11 @@ class Stream:
         if few:  # a row of logits is as long as the vocabulary
             batch = replace(batch, features={**batch.features, "logits_to_keep": wanted})
         listener = _CallListener(self.model, len(self.sequence), self.dtype)
-        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [])
+
+        def keep(layer: int, path: str, output: Tensor) -> None:
+            listener.calls[layer - 1].attended[path] = output
+
+        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [], attended=keep)
         self.model.capture(batch, [side], dtype=self.dtype, head=listener)
         self.calls = listener.calls
         (head,) = listener.traces()

@@ -119,6 +119,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
+    "cvt": {"embed_dim": [16, 24, 32], "num_heads": [1, 3, 4], "depth": [1, 2, 3]},
     "dbrx": {
         "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
@@ -150,6 +151,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "mistral4": _LATENT,
     "neomme": {"head_dim": 16},
     "rembert": {"output_embedding_size": 16, "input_embedding_size": 16},
+    "perceiver": {
+        **{"num_latents": 4, "d_latents": 32, "num_self_attends_per_block": 2, "qk_channels": 32, "v_channels": 32},
+        **{"num_self_attention_heads": 4, "num_cross_attention_heads": 4},
+    },
     "plbart": {"decoder_start_token_id": 1},
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), _DELTA_RULE),
     "qwen2_vl_text": _SECTIONS,

@@ -3,6 +3,7 @@
     python tools/coverage.py                        # all types; writes docs/architectures.md and the list of the package
     python tools/coverage.py --only llama,gpt2      # these types; prints, and writes nothing
     python tools/coverage.py --fresh                # do not continue an interrupted run
+    python tools/coverage.py --again llama,gpt2     # keep what the last run found of all others: for a change of these alone
 
 Each type runs in a process of its own with a time limit. An interrupted run continues where it was, unless the sources have
 changed since. The exit code is 1 if anything is wrong or crashes, or if a type is neither described nor refused with a
@@ -54,12 +55,12 @@ def digest() -> str:
     return sha.hexdigest()[:16]
 
 
-def done_before(fresh: bool) -> dict[str, list[Trial]]:
-    """What an interrupted run of the same sources found."""
+def done_before(fresh: bool, again: list[str] | None = None) -> dict[str, list[Trial]]:
+    """What an interrupted run of the same sources found, or the last run of any, except of types to be tried `again`."""
     if fresh or not STATE.exists():
         return {}
     first, *lines = STATE.read_text(encoding="utf-8").splitlines()
-    if first != digest():
+    if first != digest() and again is None:
         return {}
     found: dict[str, list[Trial]] = {}
     for line in lines:
@@ -68,7 +69,7 @@ def done_before(fresh: bool) -> dict[str, list[Trial]]:
         except ValueError:  # the last line of a run that was killed
             break
         found[entry["type"]] = [Trial(**trial) for trial in entry["trials"]]
-    return found
+    return {model_type: trials for model_type, trials in found.items() if model_type not in (again or ())}
 
 
 def in_a_process(model_type: str) -> list[Trial]:
@@ -139,6 +140,7 @@ def main() -> int:
     """Try the types, print what came of them, and write the page; the exit code is 1 if something has to be mended."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="types, separated by commas (default all)")
+    parser.add_argument("--again", help="types, separated by commas, to be tried again after a run of all")
     parser.add_argument("--fresh", action="store_true", help="do not continue an interrupted run")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -150,7 +152,7 @@ def main() -> int:
             for trial in trials:
                 print(f"{model_type:28} {page.line(trial)}")
         return int(bool(page.faults(results)))
-    found = done_before(options.fresh)
+    found = done_before(options.fresh, options.again.split(",") if options.again else None)
     results = run(model_types(), found, recorder(found))
     page.write(results)
     print(page.counts(results))

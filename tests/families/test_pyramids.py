@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
-from transformers import HieraForPreTraining, PreTrainedModel
+from transformers import HieraConfig, HieraForPreTraining, PreTrainedModel
 
 import normscope as ns
 from normscope.testing import assert_explained, assert_family, assert_head
@@ -20,8 +20,11 @@ WINDOWED = {
 }
 CONVOLVING = {"pvt_v2": "PvtV2ForImageClassification", "segformer": "SegformerForImageClassification"}
 HIERA = {"hiera": "HieraForImageClassification"}
+LEVIT = {"levit": "LevitForImageClassification"}
 REDUCED = {"pvt": "PvtForImageClassification", **CONVOLVING}
-CLASSIFIERS = {**WINDOWED, **REDUCED, **HIERA}
+CLASSIFIERS = {**WINDOWED, **REDUCED, **HIERA, **LEVIT}
+SIZES = {"levit": 128}
+"""Of the images that a type reads, where they are not of 32 pixels."""
 
 
 def pyramid(model_type: str, **changes: Any) -> PreTrainedModel:
@@ -186,6 +189,71 @@ def test_states_between_the_halves_of_a_block_cannot_be_replaced() -> None:
         ns.load(model).explain(pixels(32), target=1, method="leave-one-out")
 
 
+def trained_levit(**changes: Any) -> PreTrainedModel:
+    """With statistics in its batch norms, as training leaves them."""
+    model = pyramid("levit", **changes)
+    generator = torch.Generator().manual_seed(1)
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm1d):
+            assert module.running_mean is not None
+            assert module.running_var is not None
+            module.running_mean.normal_(0, 0.5, generator=generator)
+            module.running_var.uniform_(0.5, 2, generator=generator)
+    return model
+
+
+def test_batch_norms_of_levit_use_the_statistics_of_training() -> None:
+    model = trained_levit()
+    assert_family(ns.supported_models()["levit"], model)
+    assert_head(model)
+    assert_explained(model)
+
+
+def test_layers_of_levit_are_attentions_and_networks_in_turn() -> None:
+    model = trained_levit()
+    tokens = {stage: len(analysed(model, stage, 128).tokens) for stage in (1, 2, 3)}
+    assert tokens == {1: 64, 2: 16, 3: 4}
+    analysis = analysed(model, 2, 128)
+    assert analysis.dataset.sizes["layer"] == 4
+    weights = analysis.map("AttnW").values
+    np.testing.assert_allclose(weights[[0, 2]].sum(-1), 1, rtol=1e-5)
+    assert not weights[[1, 3]].any()
+    assert analysed(trained_levit(mlp_ratio=[0, 0, 0]), 2, 128).dataset.sizes["layer"] == 2
+
+
+def test_what_the_heads_of_levit_output_goes_through_an_activation() -> None:
+    model = trained_levit().double()
+    attention: Any = model.get_submodule("levit.encoder.stages.2.layers.2.module")
+    read: list[torch.Tensor] = []
+
+    def note(_: torch.nn.Module, states: tuple[torch.Tensor, ...]) -> None:
+        read.append(states[0])
+
+    attention.register_forward_pre_hook(note)
+    found = analysed(model, size=128).map("Attn").sel(layer=3).values
+    with torch.no_grad():
+        made = attention.queries_keys_values(read[-1])[0].unflatten(-1, (attention.num_attention_heads, -1))
+        query, key, value = (part.transpose(0, 1) for part in made.split([4, 4, 8], dim=-1))
+        weights = (
+            query @ key.mT * attention.scale + attention.attention_biases[:, attention.attention_bias_idxs]
+        ).softmax(-1)
+        mixed = (weights @ value).transpose(0, 1).flatten(1)
+        slope = attention.activation(mixed) / mixed
+        norm = attention.projection.batch_norm
+        output = (norm.weight / (norm.running_var + norm.eps).sqrt())[:, None] * attention.projection.linear.weight
+        for query_token in range(4):
+            for key_token in range(4):
+                part = (weights[:, query_token, key_token, None] * value[:, key_token]).flatten()
+                own = float((output @ (part * slope[query_token])).norm())
+                assert found[query_token, key_token] == pytest.approx(own, rel=1e-9)
+
+
+def test_a_head_of_levit_that_had_a_teacher_is_explained() -> None:
+    model = model_of("LevitForImageClassificationWithTeacher", shrunk("levit"))
+    assert_head(model)
+    assert_explained(model)
+
+
 def test_the_last_stage_of_hiera_has_the_blocks_after_the_one_that_merges() -> None:
     model = pyramid("hiera")
     analysis = analysed(model, size=32)
@@ -215,7 +283,8 @@ def test_stages_of_hiera_with_tokens_in_groups_or_without_blocks_of_their_own_ar
 
 
 def test_a_hiera_that_leaves_out_tokens_at_random_is_refused() -> None:
-    model = HieraForPreTraining(shrunk("hiera", decoder_hidden_size=16, decoder_depth=1, decoder_num_heads=2)).eval()
+    config = cast(HieraConfig, shrunk("hiera", decoder_hidden_size=16, decoder_depth=1, decoder_num_heads=2))
+    model = HieraForPreTraining(config).eval()
     with pytest.raises(ns.UnsupportedArchitectureError, match="leaves out most of an image's tokens"):
         analysed(model, size=32)
 
@@ -223,7 +292,7 @@ def test_a_hiera_that_leaves_out_tokens_at_random_is_refused() -> None:
 @pytest.mark.parametrize("model_type", CLASSIFIERS)
 def test_images_are_converted_to_the_precision_of_the_model(model_type: str) -> None:
     for dtype, limit in ((torch.float64, 1e-12), (torch.bfloat16, 0.05)):
-        analysis = analysed(cast(Any, pyramid(model_type)).to(dtype), size=32)
+        analysis = analysed(cast(Any, pyramid(model_type)).to(dtype), size=SIZES.get(model_type, 32))
         assert float(analysis.completeness.max()) < limit
 
 

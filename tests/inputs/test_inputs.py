@@ -244,7 +244,7 @@ def test_a_text_longer_than_the_model_takes_is_refused(analyzer: ns.Analyzer) ->
 
 def test_a_part_and_a_filled_sequence_keep_what_is_known_of_every_token(analyzer: ns.Analyzer) -> None:
     (whole,), _ = read_inputs(("one text", "another"), analyzer.tokenizer, None)
-    part = whole.part(slice(1, 3))
+    part = whole.part([1, 2])
     assert part.tokens == whole.tokens[1:3]
     assert (part.segments, part.offsets) == ([0, 0], [(0, 3), (4, 8)])
     filled = part.filled("[PAD]", 7, 2)

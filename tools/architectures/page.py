@@ -69,6 +69,16 @@ def counts(results: Results) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
+def not_built(results: Results) -> str:
+    """The types of which no class that is counted can be built, by task."""
+    kept: dict[str, list[str]] = {task: [] for task in GOALS}
+    for model_type, trials in results.items():
+        for trial in trials:
+            if trial.task in kept and trial.outcome == "not built" and has_attention(model_type):
+                kept[trial.task].append(f"`{model_type}`")
+    return "; ".join(f"{task}: {', '.join(names)}" for task, names in kept.items() if names)
+
+
 def write(results: Results) -> None:
     """Write the page."""
     described = {name: trials for name, trials in results.items() if name in supported_models() or is_analysed(trials)}
@@ -79,6 +89,7 @@ def write(results: Results) -> None:
         torch=torch.__version__.split("+")[0],
         tasks=", ".join(TASKS),
         counts=counts(results),
+        not_built=not_built(results),
         analysed_count=len(described) + len(others),
         analysed="\n".join(_analysed(name, trials) for name, trials in described.items()),
         others=", ".join(f"`{name}`" for name in others),
@@ -121,7 +132,7 @@ own states and logits; what is not is refused with a sentence. Nothing is wrong,
 {counts}
 
 A type counts as built if its default configuration, with every size made small, gives a model that runs. Image classifiers
-without attention are not counted.
+without attention are not counted. Not built are: {not_built}.
 
 ## Analysed
 

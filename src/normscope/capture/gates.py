@@ -49,6 +49,12 @@ def with_gates(
     return attention
 
 
+def with_slopes(attention: Attention, activation: Activation, context: Float[Tensor, "query channel"]) -> Attention:
+    """The same with the factors by which an activation changes what the heads output."""
+    heads = len(attention.output)
+    return replace(attention, gates=activation.slope(context).unflatten(-1, (heads, -1)).transpose(0, 1))
+
+
 def gate_inputs(gate: ChannelGate, view: SequenceView, attention: Attention) -> Float[Tensor, "query head d_head"]:
     """The input of the gate of every query and channel."""
     heads, d_head, _ = attention.output.shape

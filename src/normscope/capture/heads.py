@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
-from normscope.capture import blocks_of
+from normscope.capture import blocks_of, family_in
 from normscope.capture.head_blocks import CapturedHead, HeadTraceBuilder, head_modules
 from normscope.capture.hooks import forward_pass
 from normscope.chain.head_trace import EncoderEnd, HeadTrace
@@ -32,7 +32,7 @@ def capture_head(
     model: PreTrainedModel, family: Family, inputs: Mapping[str, object], lengths: Sequence[int], *, dtype: torch.dtype
 ) -> list[HeadTrace]:
     """Run a batch (padded on the right to `lengths`) through the whole model; returns the head's trace of every sequence."""
-    listener = HeadListener(model, family, lengths, dtype=dtype)
+    listener = HeadListener(model, family_in(model, family), lengths, dtype=dtype)
     with torch.no_grad(), forward_pass(model) as handles:
         handles.extend(listener.hook())
         model(**inputs)

@@ -13,9 +13,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from transformers import Cache
 
-from normscope.capture.values import projections
+from normscope.capture.values import projections, value_share
 from normscope.capture.view import Arguments, Keywords
-from normscope.families.spec import FusedTail, ProbedPart, SequenceFirst
+from normscope.families.spec import FusedPerHead, FusedTail, ProbedPart, SequenceFirst
 
 
 def probed_weights(
@@ -30,7 +30,8 @@ def probed_weights(
     weights: list[Tensor] = []
     with ExitStack() as hooks:
         handles = [block.get_submodule(path).register_forward_hook(probe.replace) for path in projections(part.value)]
-        handles.append(block.get_submodule(part.output).register_forward_pre_hook(lambda _, read: seen.append(read[0])))
+        mixes = block.get_submodule(getattr(part, "activation", None) or part.output)
+        handles.append(mixes.register_forward_pre_hook(lambda _, read: seen.append(read[0])))
         for handle in handles:
             hooks.callback(handle.remove)
         while probe.keys is None or probe.start < probe.keys:
@@ -51,9 +52,9 @@ class _Probe:
 
     def replace(self, _: nn.Module, __: Any, output: Tensor) -> Tensor:
         """A hook on a value projection."""
-        made = output.clone() if isinstance(self.value, FusedTail) else torch.zeros_like(output)
+        made = output.clone() if isinstance(self.value, FusedTail | FusedPerHead) else torch.zeros_like(output)
         share = made.transpose(0, 1) if isinstance(self.value, SequenceFirst) else made
-        values = share[..., -self.heads * self.d_head :].unflatten(-1, (self.heads, self.d_head))
+        values = value_share(self.value, share, self.heads, self.d_head)
         values.zero_()
         self.keys = values.shape[1]
         channels = torch.arange(min(self.d_head, self.keys - self.start), device=made.device)

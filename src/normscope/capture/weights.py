@@ -67,7 +67,25 @@ class BlockWeights:
             if isinstance(module, nn.Linear) and _shows_its_matrix(module):
                 bias = cast("Tensor | None", module.bias)
                 return Linear(self._read(module.weight), None if bias is None else self._read(bias))
+            if isinstance(module, nn.BatchNorm1d):
+                return self._batch_norm(module)
+            parts = dict(module.named_children())
+            if [type(part) for part in parts.values()] == [nn.Linear, nn.BatchNorm1d]:
+                return _one_after_the_other(*(self._affine(f"{path}.{name}") for name in parts))
         return self._probe(path, module)
+
+    def _batch_norm(self, module: nn.BatchNorm1d) -> Linear:
+        """A batch norm that uses the statistics of its training."""
+        mean, variance = module.running_mean, module.running_var
+        if module.training or mean is None or variance is None:
+            raise UnsupportedArchitectureError(
+                "A batch norm uses the statistics of the inputs that it reads together, so that no token is by itself. "
+                "Put the model into evaluation mode (model.eval())."
+            )
+        scale = torch.rsqrt(self._read(variance) + module.eps)
+        scale = scale * self._read(module.weight) if module.affine else scale
+        shift = -scale * self._read(mean)
+        return Linear(torch.diag(scale), shift + self._read(module.bias) if module.affine else shift)
 
     def parameter(self, path: str) -> Tensor:
         return self._read(self.attribute(path))
@@ -163,6 +181,15 @@ class BlockWeights:
                 f"attributed to them. Load the model with quantised weights alone (weight-only), or without quantisation."
             )
         return linear
+
+
+def _one_after_the_other(first: Linear, second: Linear) -> Linear:
+    """The second of two affine maps applied to what the first gives."""
+    bias = second.bias
+    if first.bias is not None:
+        moved = second.weight @ first.bias
+        bias = moved if bias is None else moved + bias
+    return Linear(second.weight @ first.weight, bias)
 
 
 def _small_beside_one(linear: Linear, basis: Tensor) -> tuple[int, Tensor, float]:

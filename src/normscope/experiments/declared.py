@@ -238,11 +238,11 @@ class OutlierDimensions(DeclaredExperiment):
 
 @dataclass(frozen=True)
 class EvidenceExperiment(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares (`signed`)
-    or by their sizes (`absolute`); `reference`, the method that others are compared with row by row; `special`, whether
-    special tokens take part; `objectives`, what the logit of the good word is compared with: `contrastive` (the bad word),
-    `plain` (nothing), `centred`, `alternatives` or `runner-up`; `without_sinks`, whether it is also measured without
-    attention sinks, which leaves out rows whose evidence is nothing else."""
+    """Options: `methods`, names separated by commas, or all; `order`, whether tokens are ranked by their shares
+    (`signed`) or by their sizes (`absolute`); `reference`, the method (else the first) that others are compared with
+    row by row; `special`, whether special tokens take part; `objectives`, what the logit of the good word is compared
+    with: `contrastive` (the bad word), `plain` (nothing), `centred`, `alternatives` or `runner-up`; `without_sinks`,
+    whether it is also measured without attention sinks, which leaves out rows whose evidence is nothing else."""
 
     order: str = "signed"
     reference: str = "pull-back"
@@ -259,11 +259,11 @@ class EvidenceExperiment(MethodTrial):
 
 @dataclass(frozen=True)
 class Deletion(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`, the
-    most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose tokens
-    are taken away one by one; `reference`, the method that others are compared with text by text; `objective`, what of the
-    predicted label methods explain: its `logit`, or what `explain` compares it with (`alternatives`, `centred`,
-    `contrast`)."""
+    """Options: `methods`, names separated by commas, or all; `removals`, those of mask, drop and mean to try; `steps`,
+    the most steps of a curve; `beam`, the width of the search for the best and worst order (0: none), for texts whose
+    tokens are taken away one by one; `reference`, the method (else the first) that others are compared with text by
+    text; `objective`, what of the predicted label methods explain: its `logit`, or what `explain` compares it with
+    (`alternatives`, `centred`, `contrast`)."""
 
     removals: tuple[str, ...] = ("mask", "drop", "mean")
     steps: int = 20
@@ -346,10 +346,11 @@ class TextSimilarity(DeclaredExperiment):
 
 @dataclass(frozen=True)
 class Answers(MethodTrial):
-    """Options: `methods`, names separated by commas, or all; `objectives`, what the pull-back compares the answer's logits
-    with, the first of which the other methods explain too; `answer`, the known one (`given`) or the model's own (`own`),
-    of which the part that says the known one is explained; `removals`, up to how many sentences each is taken out by
-    itself (0: none is, and no falls are measured); `reference`, the method that others are compared with row by row."""
+    """Options: `methods`, names separated by commas, or all; `objectives`, what the pull-back compares the answer's
+    logits with, the first of which the other methods explain too; `answer`, the known one (`given`) or the model's own
+    (`own`), of which the part that says the known one is explained; `removals`, up to how many sentences each is taken
+    out by itself (0: none is, and no falls are measured); `reference`, the method (else the first) that others are
+    compared with row by row."""
 
     methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
     objectives: tuple[str, ...] = ("alternatives", "contrast", "centred", "logit")

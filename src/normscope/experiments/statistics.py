@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -338,16 +338,23 @@ def differences(
     """One record for every group and method other than the reference: method minus reference on the same sequences."""
     records: list[Record] = []
     for key, group in groups.items():
-        own = group.get(reference, {})
+        base = present(reference, group)
+        own = group.get(base, {})
         for method, values in group.items():
             both = sorted(set(own) & set(values))
-            if method != reference and both:
+            if method != base and both:
                 mean, low, high = interval(_array(values, both) - _array(own, both))
                 records.append(
-                    {**dict(zip(by, key, strict=True)), "method": method, "reference": reference, "difference": mean}
+                    {**dict(zip(by, key, strict=True)), "method": method, "reference": base, "difference": mean}
                     | {"low": low, "high": high, "sequences": len(both)}
                 )
     return records
+
+
+def present(reference: str, methods: Iterable[str]) -> str:
+    """The method that others are compared with: the reference, or the first method where that is not among them."""
+    names = list(methods)
+    return reference if reference in names or not names else names[0]
 
 
 def _array(values: Mapping[int, float], sequences: Sequence[int]) -> np.ndarray:

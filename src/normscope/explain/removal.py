@@ -104,9 +104,7 @@ def _changed(model: Model, sequence: TokenSequence, places: Collection[int], rem
         mask = cast(int, getattr(model.tokenizer, "mask_token_id", 0))
         ids = [mask if place in places else number for place, number in enumerate(sequence.features["input_ids"])]
         return replace(sequence, features={**sequence.features, "input_ids": ids})
-    kept = [place for place in range(len(sequence)) if place not in places]
-    features = {name: [values[place] for place in kept] for name, values in sequence.features.items()}
-    return replace(sequence, features=features, tokens=[sequence.tokens[place] for place in kept])
+    return sequence.part([place for place in range(len(sequence)) if place not in places])
 
 
 def _rows(

@@ -11,6 +11,7 @@
 | there is a class token in the last stage only | PVT |
 | the first block of a stage merges its tokens and widens them, so that it belongs to no stage | Hiera |
 | tokens lie in the order of the groups that will be merged, and row by row only once all are merged | Hiera |
+| batch norms are part of linear layers, and there are no other norms; heads go through an activation | LeViT |
 """
 
 from __future__ import annotations
@@ -20,10 +21,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from normscope.families.spec import (
+    NO_ATTENTION,
+    NO_FEED_FORWARD,
+    NO_NORM,
     BranchNorm,
     Config,
     DispatchedAttention,
     Family,
+    FusedPerHead,
     FusedTail,
     GridConvolution,
     LayerNormPart,
@@ -302,6 +307,75 @@ HIERA = Family(
     pyramid=_HieraStages(),
 )
 
+# ---- stages without norms --------------------------------------------------------------------------------------------
+
+_MERGING_LAYERS = 16
+"""The convolutions that make the first tokens halve an image four times."""
+
+
+@dataclass(frozen=True)
+class _LevitStages:
+    """The stages of LeViT: attentions and networks are layers of their own. Those between two stages belong to none."""
+
+    def __call__(self, config: Config) -> list[Stage]:
+        strides = [int(merge[5]) for merge in config.down_ops if len(merge) > 1]
+        return [
+            Stage(
+                index + 1, len(config.depths), self.stack(index, config), _MERGING_LAYERS * math.prod(strides[:index])
+            )
+            for index in range(len(config.depths))
+        ]
+
+    def stack(self, index: int, config: Config) -> Stack:
+        """The layers of a stage that all have the same tokens."""
+        layers = _LevitLayers(index)
+        blocks = [f"encoder.stages.{index}.layers.{layer}" for layer in range(layers.depth(config))]
+        return Stack("|".join(blocks), layers, depth=layers.depth)
+
+
+@dataclass(frozen=True)
+class _LevitLayers:
+    """The topologies of the layers of a stage."""
+
+    stage: int
+
+    def __call__(self, config: Config) -> tuple[PreNorm, ...]:
+        attention = ProbedAttention(
+            "module",
+            FusedPerHead("module.queries_keys_values"),
+            "module.projection",
+            heads=_Of("num_attention_heads", self.stage),
+            activation="module.activation",
+        )
+        network = PlainPart("module.linear_up", "module.activation", "module.linear_down")
+        alone = PreNorm(attention, NO_NORM, NO_FEED_FORWARD), PreNorm(NO_ATTENTION, NO_NORM, network)
+        return alone[: self._kinds(config)] * int(config.depths[self.stage])
+
+    def depth(self, config: Config) -> int:
+        """The number of layers."""
+        return len(self(config))
+
+    def _kinds(self, config: Config) -> int:
+        return 2 if config.mlp_ratio[self.stage] > 0 else 1
+
+
+def _layers_of_levit(config: Config) -> tuple[PreNorm, ...]:
+    return tuple(layer for stage in range(len(config.depths)) for layer in _LevitLayers(stage)(config))
+
+
+def _depth_of_levit(config: Config) -> int:
+    return len(_layers_of_levit(config))
+
+
+LEVIT = Family(
+    "levit",
+    ("levit",),
+    Stack("encoder.stages.*.layers.*", _layers_of_levit, depth=_depth_of_levit),
+    longest=unlimited,
+    reads="image",
+    pyramid=_LevitStages(),
+)
+
 # ---- stages with windows -------------------------------------------------------------------------------------------
 
 
@@ -314,4 +388,4 @@ SWIN = _family("swin", "swin", topology=_swin_topology)
 SWINV2 = _family("swinv2", "swinv2", topology=_swinv2_topology)
 DONUT = _family("donut-swin", "donut-swin", topology=_donut_topology)
 
-FAMILIES = (SWIN, SWINV2, DONUT, PVT, PVT_V2, SEGFORMER, HIERA)
+FAMILIES = (SWIN, SWINV2, DONUT, PVT, PVT_V2, SEGFORMER, HIERA, LEVIT)

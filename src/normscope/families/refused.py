@@ -43,10 +43,20 @@ _ALTUP = (
 )
 _HYPER = "its residual streams are mixed by matrices made of the states (hyper-connections): a chain has one stream"
 _SPARSE = "its attention is computed in blocks, windows or hashes, and outputs no weights of queries and keys"
+_LATENTS = "its layers are of latent vectors, which attend to the tokens once: no token goes through them"
+_VALUE_EMBEDDINGS = (
+    "embeddings of the tokens are added to the values in every layer, and heads lose a part of what they output"
+)
 _NO_BLOCKS = "its layers are not modules that map one state to the next"
 _PYRAMID = (
     "its tokens are merged from stage to stage, or attend inside windows, so that no token goes through all layers"
 )
+_MERGED_KEYS = "its keys and values are made by convolutions, which merge several tokens into one in every stage"
+_BETWEEN_CONVOLUTIONS = (
+    "its blocks read groups of pixels and lie between convolutions, behind the last of them too, "
+    "which nobody has described"
+)
+_ONE_VECTOR = "its attention makes one vector of all tokens, and norms or convolutions mix tokens besides"
 _CONVOLUTIONS = "it is a convolutional network or has no attention: nothing flows between tokens by weights"
 _AUDIO = "it reads or makes sound, by blocks or stacks that nobody has described"
 _TASK = "it is made for a task (detection, segmentation, depth, matching, video) with stacks that nobody has described"
@@ -81,13 +91,18 @@ _TYPES: dict[str, str] = {
     _SKIPPED: "mllama",
     _RECURRENT: ("lfm2_vl minicpm_ocr minicpmv4_6 minicpmv4_7 rwkv xlstm zaya"),
     _SHARED: "zamba zamba2",
-    _GATED: ("beam hrm_text muse_glimmer_text neomme"),
+    _GATED: ("beam hrm_text muse_glimmer_text"),
     _STREAMS: "gemma4_assistant gemma4_unified_assistant mobilebert",
     _ALTUP: "gemma3n gemma3n_text",
     _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
-    _SPARSE: ("funnel mra pegasus_x perceiver prophetnet reformer yoso"),
+    _SPARSE: ("funnel mra pegasus_x prophetnet reformer yoso"),
+    _LATENTS: "perceiver",
+    _VALUE_EMBEDDINGS: "neomme",
     _NO_BLOCKS: ("cpmant fsmt xlnet"),
-    _PYRAMID: ("cvt dinat levit maskformer-swin mobilevit mobilevitv2 swiftformer"),
+    _PYRAMID: "dinat maskformer-swin",
+    _MERGED_KEYS: "cvt",
+    _BETWEEN_CONVOLUTIONS: "mobilevit",
+    _ONE_VECTOR: "mobilevitv2 swiftformer",
     _CONVOLUTIONS: (
         "bit convnext convnextv2 dinov3_convnext efficientnet focalnet hgnet_v2 mobilenet_v1 mobilenet_v2 poolformer "
         "pp_lcnet regnet resnet textnet timm_backbone timm_wrapper univnet uvdoc"

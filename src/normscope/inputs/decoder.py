@@ -251,7 +251,7 @@ def decoder_side(
     """The decoder's rows for a target, behind the start token: its last token is not read where it closes the target."""
     start = start_token(model) if start is None else start
     if start is not None and len(output) > 1 and output.special[0] and output.features["input_ids"][0] == start:
-        output = output.part(slice(1, None))  # some tokenizers write it themselves
+        output = output.part(range(1, len(output)))  # some tokenizers write it themselves
     ids = output.features["input_ids"]
     if start is None and not closed:
         raise InputError(

@@ -76,11 +76,11 @@ class TokenSequence:
         """What is known of every token, by the names of the fields."""
         return {name: values for name in _FILLERS if (values := getattr(self, name)) is not None}
 
-    def part(self, chosen: slice) -> TokenSequence:
+    def part(self, places: Sequence[int]) -> TokenSequence:
         """Some of the tokens, with all that is known of them."""
-        features = {name: values[chosen] for name, values in self.features.items()}
-        kept = {name: values[chosen] for name, values in self._by_token().items()}
-        return replace(self, features=features, tokens=self.tokens[chosen], **kept)
+        features = {name: [values[place] for place in places] for name, values in self.features.items()}
+        kept = {name: [values[place] for place in places] for name, values in self._by_token().items()}
+        return replace(self, features=features, tokens=[self.tokens[place] for place in places], **kept)
 
     def filled(self, token: str, number: int, count: int) -> TokenSequence:
         """A token of this id repeated after the others, which stands for none of the text."""

@@ -68,7 +68,7 @@ def read_inputs(
 
 def cut(sequence: TokenSequence, longest: int) -> TokenSequence:
     """The beginning of a sequence. Texts were already cut by their tokenizer, which keeps its special tokens."""
-    return sequence if len(sequence) <= longest else sequence.part(slice(longest))
+    return sequence if len(sequence) <= longest else sequence.part(range(longest))
 
 
 def check_length(sequence: TokenSequence, longest: int | None) -> None:

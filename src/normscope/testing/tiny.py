@@ -90,6 +90,12 @@ _REDUCED = {
 }
 """Two stages, of which the first attends to merged tokens."""
 
+_LEVIT = {
+    **{"image_size": 128, "patch_size": 16, "hidden_sizes": [16, 24, 32], "num_attention_heads": [2, 3, 4]},
+    **{"depths": [1, 2, 2], "key_dim": [4, 4, 4], "attention_ratio": [2, 3, 2], "mlp_ratio": [2, 2, 2]},
+}
+"""Three stages of 64, 16 and 4 tokens."""
+
 _HIERA = {
     **{"image_size": [32, 32], "patch_size": [7, 7], "patch_stride": [4, 4], "patch_padding": [3, 3], "embed_dim": 16},
     **{"depths": [1, 2, 3], "num_heads": [1, 2, 4], "num_query_pool": 2, "masked_unit_size": [4, 4]},
@@ -113,6 +119,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "bamba": {**_MAMBA, "attn_layer_indices": [1]},
     "big_bird": {"attention_type": "original_full"},
     "bigbird_pegasus": {"attention_type": "original_full"},
+    "cvt": {"embed_dim": [16, 24, 32], "num_heads": [1, 3, 4], "depth": [1, 2, 3]},
     "dbrx": {
         "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2},
         "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
@@ -136,6 +143,7 @@ SPECIAL: dict[str, dict[str, Any]] = {
     },
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1},
     "kimi_linear": {**_LATENT, **_TWO_KINDS, "linear_num_heads": 4, "linear_head_dim": 8},
+    "levit": _LEVIT,
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "luke": {"entity_vocab_size": 16, "entity_emb_size": 8},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2},
@@ -143,6 +151,10 @@ SPECIAL: dict[str, dict[str, Any]] = {
     "mistral4": _LATENT,
     "neomme": {"head_dim": 16},
     "rembert": {"output_embedding_size": 16, "input_embedding_size": 16},
+    "perceiver": {
+        **{"num_latents": 4, "d_latents": 32, "num_self_attends_per_block": 2, "qk_channels": 32, "v_channels": 32},
+        **{"num_self_attention_heads": 4, "num_cross_attention_heads": 4},
+    },
     "plbart": {"decoder_start_token_id": 1},
     **dict.fromkeys(("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "qwen4_exp_text"), _DELTA_RULE),
     "qwen2_vl_text": _SECTIONS,

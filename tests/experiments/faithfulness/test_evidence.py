@@ -120,6 +120,19 @@ def test_the_mean_of_sets_has_an_interval_and_a_difference_over_the_rows_of_ever
     assert fall["low"] <= fall["difference"] <= fall["high"] and fall["sequences"] == 2 * len(ROWS)
 
 
+def test_others_are_compared_with_the_first_method_where_the_reference_is_not_among_them(
+    analyzer: ns.Analyzer, folder: Path
+) -> None:
+    rules = ("pull-back:weights=constant", "pull-back:weights=half", "random")
+    options = {"evidence": {"methods": rules, "objectives": ("contrastive",)}}
+    found = run(["evidence"], model=analyzer, corpus=folder, format="evidence", options=options)
+    differences = cast("list[Any]", found.tables["evidence-differences"].to_pylist())
+    assert {row["reference"] for row in differences} == {rules[0]}
+    assert {(row["set"], row["method"]) for row in differences} == {
+        (name, rule) for name in ("first", "second", "mean of sets") for rule in rules[1:]
+    }
+
+
 def test_a_run_says_its_cost_and_resumes_to_the_same_tables(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -245,15 +245,16 @@ def _differences_of_sets(
     records: list[Row] = []
     collections = {key[0] for key in groups}
     for (question, measure), several in _sets_of(groups).items():
+        base = statistics.present(reference, several[0])
         for method in several[0]:
-            pairs = [(group.get(method, {}), group.get(reference, {})) for group in several]
-            falls = [np.array([own[place] - base[place] for place in own if place in base]) for own, base in pairs]
-            if method == reference or len(several) < len(collections) or not all(len(each) for each in falls):
+            pairs = [(group.get(method, {}), group.get(base, {})) for group in several]
+            falls = [np.array([own[row] - other[row] for row in own if row in other]) for own, other in pairs]
+            if method == base or len(several) < len(collections) or not all(len(each) for each in falls):
                 continue
             mean, low, high = interval(falls)
             records.append(
                 {"set": MEAN_OF_SETS, "question": question, "measure": measure, "method": method}
-                | {"reference": reference, "difference": mean, "low": low, "high": high}
+                | {"reference": base, "difference": mean, "low": low, "high": high}
                 | {"sequences": sum(map(len, falls))}
             )
     return records

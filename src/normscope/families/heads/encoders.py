@@ -439,6 +439,10 @@ def _image(*parts: HeadPart) -> Table:
     return {"ForImageClassification": Head("image-classification", parts)}
 
 
+def _levit_classifier(name: str) -> Parts:
+    return (LinearPart(f"{name}.batch_norm"), LinearPart(f"{name}.linear"))
+
+
 def _beit_image(config: Config) -> Head:
     pooled: Parts = (
         (_PATCHES, LayerNormPart("base_model.pooler.layernorm")) if config.use_mean_pooling else (*_VIT, *FIRST)
@@ -473,6 +477,14 @@ IMAGES: Table = {
         "image-classification", (LayerNormPart("base_model.encoder.layer_norm"), *FIRST, CLASSIFIER)
     ),
     **for_each("DonutSwin", _image(MeanOfPositions(), CLASSIFIER)),
+    **for_each("Levit", _image(MeanOfPositions(), *_levit_classifier("classifier"))),
+    "LevitForImageClassificationWithTeacher": Head(
+        "image-classification",
+        (
+            MeanOfPositions(),
+            AveragePart((_levit_classifier("classifier"), _levit_classifier("classifier_distill"))),
+        ),
+    ),
     **for_each("Hiera", _image(MeanOfPositions(), LayerNormPart("base_model.pooler.layernorm"), CLASSIFIER)),
     **for_each("Siglip Siglip2", _image(LayerNormPart("vision_model.post_layernorm"), MeanOfPositions(), CLASSIFIER)),
     **for_each("Beit Data2VecVision", {"ForImageClassification": _beit_image}),

@@ -381,16 +381,18 @@ class ProbedAttention:
 
     It need only be linear in its values; `layer_scale` is as for other attentions. Its weights are what reaches `output`
     when `module` is run again with the identity in the place of the values. A `fused` one is a call of PyTorch's
-    `multi_head_attention_forward`, which gets the weights of its projections, so that these are never called.
+    `multi_head_attention_forward`, which gets the weights of its projections, so that these are never called. What the
+    heads output may go through an `activation`, whose slopes are then factors of each query and channel.
     """
 
     module: str
-    value: SplitHeads | SequenceFirst | SideBySide | FusedTail
+    value: SplitHeads | SequenceFirst | SideBySide | FusedTail | FusedPerHead
     output: str
     norm: NormPart | None = None
     heads: Callable[[Config], int] = all_heads
     layer_scale: str | None = None
     fused: bool = False
+    activation: str | None = None
     component: ClassVar[str] = "Attn"
 
 

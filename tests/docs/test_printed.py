@@ -12,7 +12,7 @@ from docs.pages import PAGES, Block, blocks
 from normscope.cli import main
 
 _PROMPT = "$ normscope "
-_NUMBER = re.compile(r"[-+−]?\d+\.\d+(?:e[-+]\d+)?")
+_NUMBER = re.compile(r"[-+\u2212]?\d+\.\d+(?:e[-+]\d+)?")
 SHOWN = [
     block
     for page in PAGES

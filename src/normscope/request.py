@@ -357,9 +357,9 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Compare each token's logit with that of the most probable other one ('contrast', the default; with --against, "
-            "of another answer), with the mean of all others ('alternatives') or of all ('centred'), or with nothing "
-            "('logit').",
+            "Compare each token's logit with the mean of all others, weighted by their probabilities ('alternatives', the "
+            "default), or of all ('centred'), with that of the most probable other one ('contrast'; with --against, of "
+            "another answer), or with nothing ('logit').",
             panel=_EXPLAINED,
         ),
     ] = None

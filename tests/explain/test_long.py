@@ -108,3 +108,11 @@ def test_what_a_long_explanation_has_is_saved_and_opened(tmp_path: Any) -> None:
 def test_a_method_that_follows_nothing_has_no_edges() -> None:
     with pytest.raises(ns.InputError, match="follows nothing through the layers"):
         ns.load(tiny_head("llama", "LlamaForCausalLM")).explain(IDS, method="random", edges=True)
+
+
+@pytest.mark.parametrize("weights", ["half", "players", "joint"])
+def test_a_streamed_explanation_counts_the_weights_as_a_whole_one_does(weights: str) -> None:
+    analyzer = ns.load(tiny_head("llama", "LlamaForCausalLM", torch.float64))
+    analyzer.model.set_attn_implementation("eager")
+    whole = explained(analyzer, edges=False, weights=weights)
+    assert_same(explained(analyzer, edges=False, max_memory=1, weights=weights), whole, 1e-6)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from inspect import signature
 from typing import Any, cast
 
@@ -26,6 +26,7 @@ from normscope.capture.hooks import (
     RowWeights,
     eager_attention,
     forward_pass,
+    kept_outputs,
     recorded_attention,
 )
 from normscope.capture.loose import turned
@@ -78,7 +79,9 @@ class Side:
     `blocks` gives for each sequence of the batch the query rows that go together: attention weights are then recomputed for
     these rows and never stored, if the model's attention allows it, and there is a trace for each block. `scores`:
     self-attentions also have the queries and keys of their weights, where these are `"known"`, or everywhere
-    (`"required"`).
+    (`"required"`). `up_to_last`: in the trace of a block of rows, causal attention has the keys up to the last of these
+    rows alone, since all others are hidden from them. `attended` gets the layer, the module's path and the output of every
+    attention of a long input that torch computes.
     """
 
     stack: Stack
@@ -89,6 +92,8 @@ class Side:
     components: int | None = None
     blocks: Callable[[int], Sequence[Tensor]] | None = None
     scores: WantedScores = "no"
+    up_to_last: bool = False
+    attended: Callable[[int, str, Tensor], None] | None = None
 
 
 LONG = 1024
@@ -170,6 +175,8 @@ def capture_sides(
         stack.enter_context(
             recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
         )
+        outputs = {module: hear for each in listeners for module, hear in each.output_listeners.items()}
+        stack.enter_context(kept_outputs({}, outputs))
         stack.enter_context(recorded_mixing(mixers))
         stack.enter_context(suppress(_AllDone))
         if head_hooks is None:
@@ -190,6 +197,8 @@ class BlockCall:
     hidden: Tensor
     args: Arguments
     kwargs: Keywords
+    attended: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    """Outputs of attentions by the paths of their modules, where they are kept: they are not computed again."""
 
     @staticmethod
     def of(layer: int, block: nn.Module, args: Arguments, kwargs: Keywords) -> BlockCall:
@@ -212,7 +221,8 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
         probed = _probed(call.block, chain)
         mixers = listener.mixers(call.block, chain)
         recorded = recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
-        with recorded, recorded_mixing(mixers):
+        known = {_original(call.block.get_submodule(path)): output for path, output in call.attended.items()}
+        with recorded, kept_outputs(known, {}), recorded_mixing(mixers):
             call.block(call.hidden, *call.args, **call.kwargs)
 
 
@@ -242,6 +252,7 @@ class _Listener:
         self.axes = None if side.stack.seams is None else side.stack.seams.axes
         self.windows: Windows | None = None
         self.layer = 0
+        self.output_listeners: dict[nn.Module, Callable[[Tensor], None]] = {}
         self.captured: CapturedCall | None = None
 
     @property
@@ -297,11 +308,19 @@ class _Listener:
 
     def attentions(self, block: nn.Module, chain: Sequence[Part]) -> dict[nn.Module, AttentionListener]:
         """Listeners for the attention modules of a block that go through the attention interface."""
-        return {
-            _original(block.get_submodule(part.module)): self._attention_recorder(part.module)
-            for part in attentions_in(chain)
-            if isinstance(part, DispatchedAttention | DispatchedCrossAttention)
-        }
+        dispatched = (DispatchedAttention, DispatchedCrossAttention)
+        paths = [part.module for part in attentions_in(chain) if isinstance(part, dispatched)]
+        modules = {path: _original(block.get_submodule(path)) for path in paths}
+        if self.side.attended is not None:
+            self.output_listeners |= {modules[path]: self._output_recorder(path) for path in paths}
+        return {modules[path]: self._attention_recorder(path) for path in paths}
+
+    def _output_recorder(self, path: str) -> Callable[[Tensor], None]:
+        def note(output: Tensor) -> None:
+            if self.side.attended is not None:
+                self.side.attended(self.layer, path, output)
+
+        return note
 
     def mixers(self, block: nn.Module, chain: Sequence[Part]) -> list[Mixer]:
         """The mixers of a block that mix by a function of their own."""
@@ -334,8 +353,9 @@ class _Listener:
         captured, self.captured = self.captured, None  # modules that are run again are no part of the call
         weights = BlockWeights(block, self.dtype, output.device)
         whole = tuple(chain) in self.whole_chains
-        stack, scores = self.side.stack, self.side.scores
-        builder = TraceBuilder(chain, whole, weights, self.config, stack.causal, self.below_attention, scores)
+        stack, side = self.side.stack, self.side
+        below = self.below_attention, side.scores, side.up_to_last
+        builder = TraceBuilder(chain, whole, weights, self.config, stack.causal, *below)
         source_lengths = self.side.source_lengths or [0] * len(self.side.lengths)
         for sequence, (length, source) in enumerate(zip(self.side.lengths, source_lengths, strict=True)):
             view = SequenceView(captured, output, sequence, length, source, self.dtype)

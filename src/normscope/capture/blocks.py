@@ -36,6 +36,7 @@ from normscope.chain.trace import (
     Normalise,
     OwnFeedForward,
     Plain,
+    QueryRows,
     Residual,
     Scale,
     SelfAttention,
@@ -43,6 +44,7 @@ from normscope.chain.trace import (
     Shared,
     Step,
     ValueSource,
+    stretch,
 )
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -161,7 +163,8 @@ class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
 
     `whole` is whether the chain goes to the end of the block, and not just as far as requested; `scores` is whether
-    attentions also have the queries and keys of their weights, where these are known or everywhere.
+    attentions also have the queries and keys of their weights, where these are known or everywhere. `up_to_last`: in the
+    trace of a block of rows, causal attention has the keys up to the last of these rows alone.
     """
 
     chain: Sequence[Part]
@@ -171,6 +174,7 @@ class TraceBuilder:
     causal: bool
     below_attention: bool
     scores: WantedScores = "no"
+    up_to_last: bool = False
     shared: Shared = field(default_factory=Shared)
 
     def trace(self, view: SequenceView) -> LayerTrace:
@@ -192,16 +196,19 @@ class TraceBuilder:
             yield self._with_weights(whole, view, rows.to(view.device))
 
     def _with_weights(self, whole: LayerTrace, view: SequenceView, rows: Tensor) -> LayerTrace:
-        trace = whole.select(rows)
+        chosen = stretch(rows)
+        trace = whole.select(chosen)
         steps = list(trace.steps)
         for index, (part, step) in enumerate(zip(self.chain, steps, strict=True)):
             if isinstance(step, Attention) and isinstance(part, DispatchedAttention | DispatchedCrossAttention):
-                cross = isinstance(part, DispatchedCrossAttention)
-                weights = self._weighed(part, view.row_weights(part.module, rows, source=cross), view, rows)
-                if self.causal and not cross:
-                    later = torch.arange(view.length, device=rows.device) > rows[:, None]
-                    self._check_causal(bool((weights * later).any()))
-                steps[index] = replace(step, weights=weights)
+                causal = self.causal and not isinstance(part, DispatchedCrossAttention)
+                keys = 1 + int(rows.max()) if self.up_to_last and causal else step.values.shape[1]
+                weights = self._weighed(part, view.row_weights(part.module, chosen, keys), view, chosen)
+                if causal:
+                    first = 1 + int(rows.min())
+                    later = torch.arange(first, keys, device=rows.device) > rows[:, None]
+                    self._check_causal(bool((weights[:, :, first:] * later).any()))
+                steps[index] = replace(step.first_keys(keys), weights=weights)
         return replace(trace, steps=tuple(steps))
 
     def _step(self, part: Part, view: SequenceView) -> Step:
@@ -340,7 +347,9 @@ class TraceBuilder:
             return with_slopes(attention, self.weights.activation(part.activation), view.input(part.activation))
         return with_gates(attention, part, self.weights, view) if isinstance(part, DispatchedAttention) else attention
 
-    def _weighed(self, part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
+    def _weighed(
+        self, part: AttentionPart, weights: Tensor, view: SequenceView, rows: QueryRows | None = None
+    ) -> Tensor:
         """Weights `[head, row, key]` with their gates, or as differences of those of two heads."""
         if isinstance(part, DispatchedAttention) and part.difference is not None:
             first, second = weights.chunk(2)
@@ -464,7 +473,7 @@ class TraceBuilder:
         return OwnFeedForward(self._feed_forward(part.feed_forward, view), hidden=hidden, norm=normalise)
 
 
-def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: Tensor | None = None) -> Tensor:
+def _gated(part: AttentionPart, weights: Tensor, view: SequenceView, rows: QueryRows | None = None) -> Tensor:
     """Weights `[head, row, key]` with the gate of each head and query, where there is one."""
     if not isinstance(part, DispatchedAttention) or not isinstance(part.gate, HeadGate):
         return weights

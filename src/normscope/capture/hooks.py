@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -204,6 +204,8 @@ AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 """A callback with the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
+_outputs: WeakKeyDictionary[nn.Module, Tensor] = WeakKeyDictionary()
+_output_listeners: WeakKeyDictionary[nn.Module, Callable[[Tensor], None]] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 _probed: WeakSet[nn.Module] = WeakSet()
 _intercepted: WeakSet[nn.Module] = WeakSet()
@@ -273,6 +275,23 @@ def recorded_attention(
             _listeners.pop(module, None)
             _rows_at_once.pop(module, None)
             _probed.discard(module)
+
+
+@contextmanager
+def kept_outputs(
+    known: Mapping[nn.Module, Tensor], listeners: Mapping[nn.Module, Callable[[Tensor], None]]
+) -> Generator[None]:
+    """Within `recorded_attention` of a long input: outputs that are known need not be computed again, and listeners get
+    those of others. What the output is used for shows whether it is that of the same input."""
+    _outputs.update(known)
+    _output_listeners.update(listeners)
+    try:
+        yield
+    finally:
+        for module in known:
+            _outputs.pop(module, None)
+        for module in listeners:
+            _output_listeners.pop(module, None)
 
 
 @contextmanager
@@ -394,8 +413,12 @@ def _recorded_own_attention(
     if module in _intercepted or not long:
         whole = mask.of(slice(None), query, key.shape[2])
         return _recorded_eager_attention(module, query, key, value, whole, **kwargs)
-    output, _ = _interface(module)[_SDPA](module, query, key, value, attention_mask, **kwargs)
+    output = _outputs[module].clone() if module in _outputs else None  # in place, models may add to what they get
+    if output is None:
+        output, _ = _interface(module)[_SDPA](module, query, key, value, attention_mask, **kwargs)
     _hear_rows(module, query, key, value, mask, kwargs)
+    if module in _output_listeners:
+        _output_listeners[module](output.clone())
     return output, None
 
 

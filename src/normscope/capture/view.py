@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from normscope.capture.hooks import RowWeights
+from normscope.chain.trace import QueryRows
 from normscope.errors import ModelError
 
 Arguments = tuple[Any, ...]
@@ -194,12 +195,12 @@ class SequenceView:
             stored = self._square(weights, keys)
         return stored, values[self.sequence, :, :keys].to(self.device, self.dtype)
 
-    def row_weights(self, path: str, rows: Tensor, *, source: bool) -> Tensor:
-        """`[head, row, key]` of an attention whose weights are recomputed."""
+    def row_weights(self, path: str, rows: QueryRows, keys: int) -> Tensor:
+        """`[head, row, key]` of an attention whose weights are recomputed, for a number of keys."""
         weights, values = self.captured.attention[path]
         assert isinstance(weights, RowWeights)
-        keys = self.source_length if source else self.length
-        return weights.of_rows(rows.to(values.device), keys)[self.sequence].to(self.device, self.dtype)
+        rows = rows if isinstance(rows, slice) else rows.to(values.device)
+        return weights.of_rows(rows, keys)[self.sequence].to(self.device, self.dtype)
 
     @property
     def is_long(self) -> bool:

@@ -43,6 +43,12 @@ class Scores:
         added = None if self.added is None else self.added[:, rows]
         return replace(self, queries=self.queries[:, rows], constant_queries=constant, added=added)
 
+    def first_keys(self, count: int) -> Scores:
+        """The same for some number of keys, from the first. The way back is that from all keys."""
+        constant = None if self.constant_keys is None else self.constant_keys[:, :count]
+        added = None if self.added is None else self.added[..., :count]
+        return replace(self, keys=self.keys[:, :count], constant_keys=constant, added=added)
+
     def products(self) -> Float[Tensor, "head query key"]:
         """`scale * queries @ keys.T`: the share of queries and keys in the scores."""
         return (self.queries @ self.keys.mT).mul_(self.scale)

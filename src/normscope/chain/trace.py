@@ -25,6 +25,15 @@ from normscope.errors import UnsupportedArchitectureError
 QueryRows = slice | Int[Tensor, " row"]
 """Part of the query rows: a stretch of them, or their numbers in any order."""
 
+
+def stretch(rows: Int[Tensor, " row"]) -> QueryRows:
+    """The rows as a stretch, if they are one: nothing is copied then."""
+    first, last = (int(rows[0]), int(rows[-1])) if len(rows) else (0, -1)
+    if last - first + 1 != len(rows) or not torch.equal(rows, torch.arange(first, last + 1, device=rows.device)):
+        return rows
+    return slice(first, last + 1)
+
+
 # ---- weights -----------------------------------------------------------------------------------------------------------
 
 
@@ -143,6 +152,12 @@ class ValueSource:
     slopes: Float[Tensor, "tap_head key d_head"] | None = None
     offset: Float[Tensor, "tap_head key d_head"] | None = None
 
+    def first_keys(self, count: int) -> ValueSource:
+        """The same for some number of keys, from the first."""
+        steps = (step.select(slice(count)) if isinstance(step, Normalise) else step for step in self.steps)
+        slopes, offset = (None if each is None else each[:, :count] for each in (self.slopes, self.offset))
+        return replace(self, states=self.states[:count], steps=tuple(steps), slopes=slopes, offset=offset)
+
     def sloped(
         self, projected: Float[Tensor, "*batch head constant d_head"]
     ) -> Float[Tensor, "*batch tap_head key d_head"]:
@@ -229,6 +244,13 @@ class Attention(ABC):
         gating = None if self.gating is None else replace(self.gating, entering=self.gating.entering[:, rows])
         beside = None if self.beside is None else self.beside[rows]
         return replace(self, weights=weights, gates=gates, norm=norm, gating=gating, beside=beside, scores=scores)
+
+    def first_keys(self, count: int) -> Attention:
+        """The same for some number of keys, from the first."""
+        source = None if self.source is None else self.source.first_keys(count)
+        scores = None if self.scores is None else self.scores.first_keys(count)
+        weights, values = self.weights[..., :count], self.values[:, :count]
+        return replace(self, weights=weights, values=values, source=source, scores=scores)
 
     @property
     def mixing_weights(self) -> Float[Tensor, "head query key"]:
@@ -447,7 +469,10 @@ class LayerTrace:
 
 
 def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) -> tuple[Expert, ...]:
-    numbers = torch.arange(count, device=experts[0].rows.device)[rows] if isinstance(rows, slice) else rows
+    every = torch.arange(count, device=experts[0].rows.device)
+    if isinstance(rows, slice) and len(experts) == 1 and torch.equal(experts[0].rows, every):  # it serves all rows
+        return (_of_places(experts[0], every[: len(every[rows])], rows),)
+    numbers = every[rows] if isinstance(rows, slice) else rows
     selected = (_select_expert(expert, numbers) for expert in experts)
     return tuple(expert for expert in selected if len(expert.rows))
 
@@ -455,11 +480,16 @@ def _select_experts(experts: tuple[Expert, ...], rows: QueryRows, count: int) ->
 def _select_expert(expert: Expert, rows: Int[Tensor, " row"]) -> Expert:
     """`rows` in their order; where an expert serves row `rows[k]`, the new row is `k`."""
     new_row, old_place = (rows[:, None] == expert.rows[None, :]).nonzero(as_tuple=True)
+    return _of_places(expert, new_row, old_place)
+
+
+def _of_places(expert: Expert, new_rows: Int[Tensor, " row"], places: QueryRows) -> Expert:
+    """What an expert has at some places of its own, for rows with other numbers."""
     return replace(
         expert,
-        rows=new_row,
-        weights=expert.weights[old_place],
-        pre_activations=tuple(z[old_place] for z in expert.pre_activations),
-        scales=None if expert.scales is None else expert.scales[old_place],
-        baselines=None if expert.baselines is None else tuple(z[old_place] for z in expert.baselines),
+        rows=new_rows,
+        weights=expert.weights[places],
+        pre_activations=tuple(z[places] for z in expert.pre_activations),
+        scales=None if expert.scales is None else expert.scales[places],
+        baselines=None if expert.baselines is None else tuple(z[places] for z in expert.baselines),
     )

@@ -70,7 +70,11 @@ class Stream:
         if few:  # a row of logits is as long as the vocabulary
             batch = replace(batch, features={**batch.features, "logits_to_keep": wanted})
         listener = _CallListener(self.model, len(self.sequence), self.dtype)
-        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [])
+
+        def keep(layer: int, path: str, output: Tensor) -> None:
+            listener.calls[layer - 1].attended[path] = output
+
+        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [], attended=keep)
         self.model.capture(batch, [side], dtype=self.dtype, head=listener)
         self.calls = listener.calls
         (head,) = listener.traces()
@@ -110,6 +114,7 @@ class Stream:
             *(self.model.family.stack, [length], [call.layer], consume),
             blocks=partial(_blocks, self.model, length),
             scores=self.request.scores,
+            up_to_last=True,
         )
         capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
@@ -186,9 +191,9 @@ def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
 
 
 def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:
-    """Query rows that are pulled back together."""
+    """Query rows that are pulled back together, the last ones first: these have all keys."""
     heads = blocks_in(model.module, model.family.stack)[0].heads
-    return torch.arange(length).split(max(_FEWEST_ROWS, _WEIGHTS_AT_ONCE // (heads * length)))
+    return torch.arange(length).split(max(_FEWEST_ROWS, _WEIGHTS_AT_ONCE // (heads * length)))[::-1]
 
 
 def _nothing(_: int, __: int, ___: LayerTrace) -> None:
@@ -202,4 +207,6 @@ def _received(trace: LayerTrace) -> Float[Tensor, " token"]:
         return torch.zeros(trace.length, device=trace.hidden.device)
     weights = attention.mixing_weights.mean(0).abs()
     own = weights[torch.arange(len(trace.queries), device=weights.device), trace.queries]
-    return weights.sum(0).index_add(0, trace.queries, -own)
+    received = weights.new_zeros(trace.length)
+    received[: weights.shape[1]] = weights.sum(0)
+    return received.index_add(0, trace.queries, -own)

@@ -179,7 +179,10 @@ def _biases_in(attention: PulledAttention) -> Float[Tensor, " target"]:
 
 
 class _Reached:
-    """The covectors that reach values, queries and keys of one attention, added up over blocks of query rows."""
+    """The covectors that reach values, queries and keys of one attention, added up over blocks of query rows.
+
+    The attention is that of the first block, which has all keys. Others may have fewer.
+    """
 
     def __init__(self, attention: Attention) -> None:
         self.attention = attention
@@ -202,7 +205,12 @@ class _Reached:
 
 
 def _sum(before: Tensor | None, more: Tensor | None) -> Tensor | None:
-    return more if before is None else before if more is None else before + more
+    """Over keys, of which the second may have fewer."""
+    if before is None or more is None:
+        return more if before is None else before
+    if before.shape == more.shape:
+        return before + more
+    return torch.cat([before[:, :, : more.shape[2]] + more, before[:, :, more.shape[2] :]], dim=2)
 
 
 def below_scores(attention: Attention, queries: Tensor | None, keys: Tensor | None) -> Tensor | float:

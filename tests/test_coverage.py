@@ -63,3 +63,26 @@ def test_a_type_that_describes_itself_is_marked(tools: Any) -> None:
     row = page._analysed("brand_new", [trial("BrandNewModel", "bare", "analysed", 1e-7)])
     assert row == "| `brand_new` |  | by itself | `BrandNewModel` | 1e-07 |  |"
     assert page.unknown({"brand_new": [trial("BrandNewModel", "bare", "analysed", 1e-7)]}) == []
+
+
+def test_types_are_tried_again_after_a_run_of_all(tools: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    coverage, trial = tools("coverage"), tools("architectures.trial").Trial
+    monkeypatch.setattr(coverage, "STATE", tmp_path / "coverage.jsonl")
+    found = {"llama": [trial("LlamaModel", "bare", "analysed", 1e-7)], "rwkv": [trial("RwkvModel", "bare", "refused")]}
+    coverage.recorder(found)
+    assert coverage.done_before(fresh=False) == found
+    assert list(coverage.done_before(fresh=False, again=["rwkv"])) == ["llama"]
+    monkeypatch.setattr(coverage, "digest", lambda: "other sources")
+    assert coverage.done_before(fresh=False) == {}
+    assert list(coverage.done_before(fresh=False, again=["rwkv"])) == ["llama"]
+
+
+def test_types_that_cannot_be_built_are_listed_by_task(tools: Any) -> None:
+    trial, page = tools("architectures.trial").Trial, tools("architectures.page")
+    results = {
+        "llama": [trial("LlamaForCausalLM", "causal", "analysed", 1e-7)],
+        "blt": [trial("BltModel", "bare", "not built"), trial("BltForCausalLM", "causal", "not built", reason="why")],
+        "dinat": [trial("DinatForImageClassification", "image", "not built", reason="why")],
+        "resnet": [trial("ResNetForImageClassification", "image", "not built", reason="why")],
+    }
+    assert page.not_built(results) == "causal: `blt`; image: `dinat`"

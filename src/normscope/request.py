@@ -106,7 +106,8 @@ class RecordingOptions(BaselineOptions):
         Weights,
         Documentation(
             "What becomes of weight times value in every attention: 'constant' gives all to the value, 'half' half of "
-            "it, and 'joint' integrates through queries, keys and values. What is left is the routing account.",
+            "it, 'players' also hands a part on to the keys that were looked at, and 'joint' integrates through queries, "
+            "keys and values. What is left is the routing account.",
             panel=_HOW,
         ),
     ] = "constant"

@@ -239,3 +239,17 @@ def test_scripts_beside_the_package_start_with_its_present_names(script: str) ->
     root = Path(__file__).parents[1]
     done = subprocess.run([sys.executable, script, "--help"], cwd=root, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(("before", "frozen"), [("pass", 0), ("gc.disable()", 0), ("gc.freeze()", 1)])
+def test_importing_leaves_the_collector_of_garbage_as_it_was(before: str, frozen: int) -> None:
+    code = (
+        f"import gc; import normscope; {before}; was = gc.isenabled(), bool(gc.get_freeze_count()); normscope.Analyzer; "
+        f"assert was == (gc.isenabled(), bool(gc.get_freeze_count())); assert bool(gc.get_freeze_count()) == {bool(frozen)}"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_terminal_needs_only_the_colours_of_matplotlib() -> None:
+    code = "import sys; import normscope.output.terminal; assert 'matplotlib.figure' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)

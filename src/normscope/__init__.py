@@ -5,7 +5,10 @@ and slopes of activations, and the norms of those vectors are the attribution ma
 attention weights to the whole layer.
 """
 
+import gc
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import lazy_loader
@@ -106,7 +109,24 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version  # noqa: PLC0415  (which takes a while, and few ask)
 
         return version("normscope")
-    return _lazily(name)
+    with _without_collecting():
+        return _lazily(name)
+
+
+@contextmanager
+def _without_collecting() -> Generator[None]:
+    """Importing makes a million objects that stay: to look for garbage among them takes a fifth of the time. Afterwards
+    they count as old, which the collector does not look through again and again."""
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collecting:
+            if not gc.get_freeze_count():  # what somebody has frozen stays so
+                gc.freeze()
+                gc.unfreeze()
+            gc.enable()
 
 
 def __dir__() -> list[str]:

@@ -528,9 +528,9 @@ class Analyzer(Model):
             messages: instead of both, the turns of a chat, each with a `role` and a `content`. If the last is the
                 assistant's, it is the answer that is explained.
             answer: explain this answer (a text, or token ids as they are), instead of what the model answers.
-            objective: what every token's logit is compared with: by default that of the most probable other token at its
-                position (`"contrast"`); or the mean of all others (`"alternatives"`) or of all (`"centred"`), weighted by
-                their probabilities; or nothing (`"logit"`).
+            objective: what every token's logit is compared with: by default the mean of all others at its position, by their
+                probabilities (`"alternatives"`); or the mean of all (`"centred"`), or the most probable other token
+                (`"contrast"`, the default with `against`); or nothing (`"logit"`).
             against: another answer: the first token in which the two differ is explained, by the difference of logits.
             max_new_tokens: the most tokens that the model may answer with.
             seed: generate by the model's own generation settings, with this seed. By default the most probable token is

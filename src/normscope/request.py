@@ -106,7 +106,8 @@ class RecordingOptions(BaselineOptions):
         Weights,
         Documentation(
             "What becomes of weight times value in every attention: 'constant' gives all to the value, 'half' half of "
-            "it, and 'joint' integrates through queries, keys and values. What is left is the routing account.",
+            "it, 'players' also hands a part on to the keys that were looked at, and 'joint' integrates through queries, "
+            "keys and values. What is left is the routing account.",
             panel=_HOW,
         ),
     ] = "constant"
@@ -356,9 +357,9 @@ class AnsweredOptions:
     objective: Annotated[
         Objective | None,
         Documentation(
-            "Compare each token's logit with that of the most probable other one ('contrast', the default; with --against, "
-            "of another answer), with the mean of all others ('alternatives') or of all ('centred'), or with nothing "
-            "('logit').",
+            "Compare each token's logit with the mean of all others, weighted by their probabilities ('alternatives', the "
+            "default), or of all ('centred'), with that of the most probable other one ('contrast'; with --against, of "
+            "another answer), or with nothing ('logit').",
             panel=_EXPLAINED,
         ),
     ] = None

@@ -38,8 +38,8 @@ export function answerView(
     chosen,
     shares,
     fed,
-    colours: signs(fullShare(answer, shares), look.dark),
-    fedColours: signs(fed ? fullFed(view, fed) : 0, look.dark),
+    colours: signs(fullShare(answer, shares), look.dark, "linear"),
+    fedColours: signs(fed ? fullFed(view, fed) : 0, look.dark, "linear"),
     ...look,
   };
 }

@@ -25,8 +25,8 @@ export interface FlowView {
 }
 
 /** Colours of both signs, up to a limit. */
-export function signs(limit: number, dark: boolean): Palette {
-  return palette("normscope", { limit, most: limit, scale: { kind: "root" } }, { diverging: true, dark });
+export function signs(limit: number, dark: boolean, kind: "root" | "linear" = "root"): Palette {
+  return palette("normscope", { limit, most: limit, scale: { kind } }, { diverging: true, dark });
 }
 
 /** The colour of what raises the value, and of what lowers it. */

@@ -35,7 +35,7 @@ def load_analyzer(options: ModelOptions) -> Analyzer:
     """The analyzer of a model. A terminal shows that it is being loaded."""
     options.refuse_unusable()
     with working("Loading the model"):
-        from normscope.analyzer import Analyzer
+        from normscope import Analyzer  # imported as users do, which is faster
 
         quiet()
         return Analyzer.from_options(options)

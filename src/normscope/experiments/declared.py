@@ -353,10 +353,10 @@ class Answers(MethodTrial):
     compared with row by row."""
 
     methods: tuple[str, ...] = ("pull-back", "gradient-norm", "gradient-x-input", "attention-rollout", "random")
-    objectives: tuple[str, ...] = ("contrast", "alternatives", "centred", "logit")
+    objectives: tuple[str, ...] = ("alternatives", "contrast", "centred", "logit")
     answer: str = "given"
     removals: int = 40
-    reference: str = "pull-back contrast"
+    reference: str = "pull-back alternatives"
 
     name = "answers"
     module = "normscope.experiments.faithfulness.answers"

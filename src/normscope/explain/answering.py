@@ -23,9 +23,6 @@ from normscope.inputs.prompt import Prompt, Segment
 from normscope.models.model import Model
 from normscope.options import Objective
 
-DEFAULT_OBJECTIVE: Objective = "contrast"
-"""The objective that contrasts each token of an answer with the most probable other one."""
-
 _HALF = "\N{REPLACEMENT CHARACTER}"
 """What some bytes of a character are decoded to."""
 

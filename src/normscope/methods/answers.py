@@ -11,7 +11,6 @@ from transformers import PreTrainedTokenizerBase
 
 from normscope.errors import InputError
 from normscope.explain.answering import (
-    DEFAULT_OBJECTIVE,
     AnswerEngine,
     Exchange,
     answer_tokens,
@@ -24,7 +23,7 @@ from normscope.families.heads import refuse_made_up_head
 from normscope.inputs.generation import generate
 from normscope.inputs.prompt import Prompt, chat_prompt, context_prompt, read_context, read_messages
 from normscope.models.model import Model
-from normscope.options import Objective, ff_baseline_of, objective_of, weights_of, whole_number
+from normscope.options import DEFAULT_OBJECTIVE, Objective, ff_baseline_of, objective_of, weights_of, whole_number
 from normscope.request import AnswerRequest
 from normscope.results import answer_schema as names
 from normscope.results.answer import Answer
@@ -66,7 +65,7 @@ def read_prompt(model: Model, asked: AnswerRequest) -> tuple[Prompt, str | Seque
 
 def _objective(asked: AnswerRequest) -> Objective:
     if asked.objective is None:
-        return DEFAULT_OBJECTIVE
+        return DEFAULT_OBJECTIVE if asked.against is None else "contrast"
     objective = objective_of(asked.objective)
     if asked.against is not None and objective != "contrast":
         raise InputError(f"With another answer (against), the objective is a contrast, not {objective!r}.")

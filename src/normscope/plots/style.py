@@ -13,16 +13,17 @@ from dataclasses import dataclass
 from importlib.resources import files as resources
 from math import ceil
 from textwrap import shorten
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import matplotlib as mpl
 import numpy as np
 from matplotlib.colors import Colormap, FuncNorm, LinearSegmentedColormap, Normalize, PowerNorm
-from matplotlib.figure import Figure
-from matplotlib.font_manager import fontManager
 
 from normscope.errors import InputError
 from normscope.models.source import model_name
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 _PALETTE: dict[str, Any] = json.loads((resources("normscope.plots") / "palette.json").read_text(encoding="utf-8"))
 """The house palette, which the explorer's front end uses, too: maps look the same everywhere."""
@@ -51,6 +52,8 @@ _WIDE_FONTS = (
 @contextmanager
 def publication() -> Generator[None]:
     """The settings under which figures are made and written; the user's settings are restored afterwards."""
+    from matplotlib.font_manager import fontManager  # noqa: PLC0415  (slow to import, and terminals have fonts)
+
     installed = {font.name for font in fontManager.ttflist}
     settings: dict[Any, Any] = {
         "font.family": ["DejaVu Sans", *(font for font in _WIDE_FONTS if font in installed)],

@@ -98,7 +98,7 @@ def test_the_pull_backs_shares_are_those_of_explain_answer(chat: ns.Analyzer, tm
     first = answer.spans()[0].text
     evidence = [ROW["sentences"].index(first)]
     path = written(tmp_path / "a.jsonl", ROW | {"evidence": evidence})
-    options = {"answers": {"methods": ("pull-back",), "objectives": ("contrast",), "removals": 0}}
+    options = {"answers": {"methods": ("pull-back",), "objectives": ("alternatives",), "removals": 0}}
     found = run(["answers"], model=chat, corpus=path, format="answers", options=options, max_tokens=500)
     measured = {(row["measure"], row["ranking"]): row["mean"] for row in found.tables["answers"].to_pylist()}
     assert measured["first", "sum"] == 1 and ("drop_1", "sum") not in measured
@@ -117,7 +117,7 @@ def test_a_run_has_every_method_both_rankings_and_resumes_to_the_same_tables(cha
     table = whole.tables["answers"].to_pylist()
     assert {row["set"] for row in table} == {"one", "two", "none"}
     methods = {
-        *(f"pull-back {name}" for name in ("contrast", "alternatives", "centred", "logit")),
+        *(f"pull-back {name}" for name in ("alternatives", "contrast", "centred", "logit")),
         "gradient-norm",
         "random",
     }

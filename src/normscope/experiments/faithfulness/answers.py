@@ -47,7 +47,7 @@ from normscope.results.spans import Rank
 if TYPE_CHECKING:
     from normscope.analyzer import Analyzer
 
-OBJECTIVES: tuple[Objective, ...] = ("contrast", "alternatives", "centred", "logit")
+OBJECTIVES: tuple[Objective, ...] = ("alternatives", "contrast", "centred", "logit")
 RANKINGS: tuple[Rank, ...] = ("sum", "mean", "positive")
 PULL_BACK, REMOVAL = "pull-back", "leave-one-sentence-out"
 TOPS = (1, 3)

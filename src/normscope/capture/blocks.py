@@ -158,6 +158,10 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
             return (part.output, part.value.module, *watched_in_gates(part), *grid)
 
 
+_NO_LENGTH = 1e-12
+"""The least length by which `torch.nn.functional.normalize` divides."""
+
+
 @dataclass(frozen=True)
 class TraceBuilder:
     """Builds the traces of a block's calls from its description and weights.
@@ -321,6 +325,10 @@ class TraceBuilder:
             weights = view.probed(part.module, source=cross)
             d_head = view.input(part.output).shape[-1] // len(weights)
             values = projected_values(part, self.weights, view, len(weights), d_head)
+            if getattr(part, "unit_context", None) is not None:
+                weights = weights / torch.linalg.vector_norm(weights @ values, dim=-1, keepdim=True).clamp(
+                    min=_NO_LENGTH
+                )
         else:
             weights, values = view.attention(part.module, source=cross)
             weights = self._weighed(part, weights, view)

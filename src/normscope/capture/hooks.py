@@ -80,11 +80,12 @@ def _found(module: nn.Module, name: str) -> tuple[Any, str | None]:
     return next(((names[name], names.get("__file__")) for names in (run, *defined) if name in names), (None, None))
 
 
-def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> None:
-    """Raise if the model's own attention is not known to compute the same as eager attention."""
+def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> set[str]:
+    """The names of the attention implementations that a model itself uses; raises if one of them is not known to compute
+    the same as eager attention."""
     modules = list(attentions)
     interfaces = list({id(each): each for each in map(_interface, modules)}.values()) or [ALL_ATTENTION_FUNCTIONS]
-    used = _used_implementations(model)
+    used = {config._attn_implementation_internal or _EAGER for config in configurations(model)} - _OURS
     for name in sorted(used):
         for interface in interfaces:
             _check_function(model, name, interface.get(name.removeprefix("paged|")), "attention function")
@@ -94,11 +95,7 @@ def check_attention(model: PreTrainedModel, attentions: Iterable[nn.Module]) -> 
             _check_eager(model, module)
     if _SDPA in used and not isinstance(functional.scaled_dot_product_attention, BuiltinFunctionType):
         raise _refused(model, _SDPA, "attention function", "which is not that of PyTorch")
-
-
-def _used_implementations(model: PreTrainedModel) -> set[str]:
-    """The names of the attention implementations that a model itself uses."""
-    return {config._attn_implementation_internal or _EAGER for config in configurations(model)} - _OURS
+    return used
 
 
 def _interface(module: nn.Module) -> Any:
@@ -223,13 +220,14 @@ def model_lock(model: nn.Module) -> AbstractContextManager[object]:
 def evaluation_mode(model: nn.Module) -> Generator[None]:
     """Every module in evaluation mode; the training flags are restored afterwards."""
     with model_lock(model):
-        training = [(module, module.training) for module in model.modules()]
-        model.eval()
+        training = [module for module in model.modules() if module.training]
+        if training:
+            model.eval()
         try:
             yield
         finally:
-            for module, flag in training:
-                module.training = flag
+            for module in training:
+                module.training = True
 
 
 @contextmanager
@@ -245,13 +243,13 @@ def recorded_attention(
     attentions are the model's own where this is that of torch, and else computed for that many rows at a time. The weights
     of `probed` modules are the outputs of their eager attention for the identity as values.
     """
-    check_attention(model, listeners)
+    used = check_attention(model, listeners)
     AttentionInterface.register(IMPLEMENTATION, _recorded_eager_attention)
     AttentionInterface.register(OWN_ATTENTION, _recorded_own_attention)
     # Without a mask function of the same name, transformers would silently drop the mask.
     AttentionMaskInterface.register(IMPLEMENTATION, eager_mask)
     AttentionMaskInterface.register(OWN_ATTENTION, sdpa_mask)
-    implementation = OWN_ATTENTION if rows is not None and _used_implementations(model) == {_SDPA} else IMPLEMENTATION
+    implementation = OWN_ATTENTION if rows is not None and used == {_SDPA} else IMPLEMENTATION
     _listeners.update(listeners)
     _probed.update(probed)
     if rows is not None:

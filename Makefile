@@ -120,7 +120,7 @@ fuzz: $(INSTALLED) ## Draw commands, calls, files, models, corpora and runs, and
 	$(BIN)/python tools/fuzz.py $(FUZZ)
 
 .PHONY: coverage
-coverage: $(INSTALLED) ## Try every architecture of transformers and write docs/architectures.md (COVERAGE="--only llama,gpt2")
+coverage: $(INSTALLED) ## Try every architecture of transformers and write docs/architectures.md (COVERAGE="--only llama,gpt2", or --again after a whole run)
 	$(BIN)/python tools/coverage.py $(COVERAGE)
 
 .PHONY: docs

@@ -202,9 +202,15 @@ def tutorials(asked: argparse.Namespace) -> Iterator[Path]:
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)  # times of the run, which differ each time
             if cell.cell_type == "code":  # what other libraries say about their progress
-                cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+                cell.outputs = [output for output in cell.outputs if not _is_progress(output)]
+        notebook.metadata.pop("widgets", None)
         nbformat.write(notebook, path)
         yield path
+
+
+def _is_progress(output: Any) -> bool:
+    """Whether an output is a warning or a progress bar."""
+    return output.get("name") == "stderr" or "application/vnd.jupyter.widget-view+json" in output.get("data", {})
 
 
 PARTS = {

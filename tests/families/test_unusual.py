@@ -162,3 +162,26 @@ def test_experiments_on_attention_weights_refuse_weights_of_either_sign() -> Non
 def test_the_expansion_rate_is_that_of_attention_alone(name: str, sizes: dict[str, Any]) -> None:
     with pytest.raises(ns.UnsupportedArchitectureError, match="attention alone"):
         ExpansionRate().from_model(ns.load(tiny(name, AutoModelForCausalLM, **sizes)))
+
+
+def test_weights_of_yoso_are_divided_by_the_length_of_what_a_head_outputs() -> None:
+    model = tiny("yoso").double().eval()
+    analysis = ns.load(model).analyze(ids(5, 6, 7, 8))
+    assert isinstance(analysis, ns.Analysis)
+    attention: Any = model.get_submodule("encoder.layer.0.attention.self")
+    with torch.no_grad():
+        states = model.embeddings(torch.tensor([[5, 6, 7, 8]]))  # type: ignore[operator]
+        parts = [
+            getattr(attention, name)(states)[0].unflatten(-1, (3, -1)).transpose(0, 1) for name in ("query", "key")
+        ]
+        query, key = (torch.nn.functional.normalize(part, dim=-1) for part in parts)
+        value = attention.value(states)[0].unflatten(-1, (3, -1)).transpose(0, 1)
+        expected = (1 - torch.acos(query @ key.mT) / torch.pi) ** model.config.hash_code_len
+        expected /= (expected @ value).norm(dim=-1, keepdim=True)
+    np.testing.assert_allclose(analysis.map("AttnW").sel(layer=1).values, expected.mean(0).numpy(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("change", [{"use_expectation": False}, {"conv_window": 3}])
+def test_a_yoso_with_hashes_or_a_convolution_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(ns.UnsupportedArchitectureError, match="without a convolution is analysed"):
+        ns.load(tiny("yoso", **change)).analyze(ids(5, 6, 7))

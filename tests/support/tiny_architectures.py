@@ -357,6 +357,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
     ("fnet", {}),
     ("ibert", {}),
     ("data2vec-vision", dict(**IMAGE, use_relative_position_bias=True, layer_scale_init_value=0.1)),
+    ("yoso", {}),
     ("nystromformer", dict(conv_kernel_size=3, num_landmarks=8, segment_means_seq_len=8)),
     ("convbert", dict(embedding_size=16, num_attention_heads=4, head_ratio=2, conv_kernel_size=5, num_groups=1)),
     ("convbert", dict(embedding_size=24, num_attention_heads=4, intermediate_size=36, num_groups=2)),

@@ -161,6 +161,9 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
 TracesOfRows = Callable[[Iterable[Tensor]], Iterator[LayerTrace]]
 """The traces of blocks of query rows of a long sequence."""
 
+_NO_LENGTH = 1e-12
+"""The least length by which `torch.nn.functional.normalize` divides."""
+
 
 @dataclass(frozen=True)
 class TraceBuilder:
@@ -338,6 +341,10 @@ class TraceBuilder:
             weights = view.probed(part.module, source=cross)
             d_head = view.input(part.output).shape[-1] // len(weights)
             values = projected_values(part, self.weights, view, len(weights), d_head)
+            if getattr(part, "unit_context", None) is not None:
+                weights = weights / torch.linalg.vector_norm(weights @ values, dim=-1, keepdim=True).clamp(
+                    min=_NO_LENGTH
+                )
         else:
             weights, values = view.attention(part.module, source=cross)
             weights = self._weighed(part, weights, view)

@@ -5,12 +5,14 @@ Only that the attention is linear in its values is assumed, and the proof of the
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
 from transformers import Cache
 
 from normscope.capture.values import projections, value_share
@@ -35,7 +37,8 @@ def probed_weights(
         for handle in handles:
             hooks.callback(handle.remove)
         while probe.keys is None or probe.start < probe.keys:
-            module.forward(*again, **named)
+            with _LengthKept(getattr(part, "unit_context", None)):
+                module.forward(*again, **named)
             mixed = seen.pop().unflatten(-1, (heads, -1)).transpose(1, 2)
             weights.append(mixed[..., : probe.advance()])
     return torch.cat(weights, dim=-1)
@@ -67,6 +70,24 @@ class _Probe:
         count = min(self.d_head, self.keys - self.start)
         self.start += count
         return count
+
+
+class _LengthKept(TorchFunctionMode):
+    """While it lasts, `torch.nn.functional.normalize` changes nothing once it was called so many times."""
+
+    def __init__(self, before: int | None) -> None:
+        super().__init__()
+        self.before = before
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """What the function gives, or what it was given."""
+        if self.before is not None and func is torch.nn.functional.normalize:
+            self.before -= 1
+            if self.before < 0:
+                return args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def _without_cache(argument: object) -> object:

@@ -10,6 +10,7 @@
 | the parts of a block lie in lists of their own; the state is written into between the blocks | XLM, FlauBERT |
 | blocks are called without their hooks, and states lie as `[batch, d, token]` | SqueezeBERT |
 | layers that can be quantised give out pairs, of which the first is the state | I-BERT |
+| what a head outputs is divided by its length; hashes may be drawn at random, which is refused | YOSO |
 | prompts are keys and values of no token, and are refused | MVP |
 | the attention of the encoder may use sums of blocks as tokens, and is refused | LongT5 |
 """
@@ -17,6 +18,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from normscope.errors import UnsupportedArchitectureError
 from normscope.families.spec import (
@@ -78,6 +80,18 @@ NYSTROMFORMER = Family(
     Stack("encoder.layer.*", _bert_like(_inside(_BERT_VALUE, _HEADS))),
     alone=True,
 )
+
+
+def _yoso_topology(config: Config) -> PostNorm:
+    if not config.use_expectation or config.conv_window is not None:
+        raise UnsupportedArchitectureError(
+            "This YOSO draws hashes at random, or adds a convolution of its values (use_expectation=False, conv_window): "
+            "one with the expected weights (use_expectation=True) and without a convolution is analysed."
+        )
+    return _bert_like(replace(_inside(_BERT_VALUE, _HEADS), unit_context=2))  # after its queries and its keys
+
+
+YOSO = Family("yoso", ("yoso",), Stack("encoder.layer.*", _yoso_topology), longest=positions_after_padding, alone=True)
 
 
 FNET = Family(
@@ -294,4 +308,4 @@ LONGT5 = Family(
     longest=unlimited,
 )
 
-FAMILIES = (LONGFORMER, NYSTROMFORMER, FNET, CONVBERT, IBERT, XLM, SQUEEZEBERT, MVP, TROCR, LED, LONGT5)
+FAMILIES = (LONGFORMER, NYSTROMFORMER, YOSO, FNET, CONVBERT, IBERT, XLM, SQUEEZEBERT, MVP, TROCR, LED, LONGT5)

@@ -95,7 +95,7 @@ _TYPES: dict[str, str] = {
     _STREAMS: "gemma4_assistant gemma4_unified_assistant mobilebert",
     _ALTUP: "gemma3n gemma3n_text",
     _HYPER: "deepseek_v4 hy_v4 qwen4_exp qwen4_exp_text",
-    _SPARSE: ("funnel mra pegasus_x prophetnet reformer yoso"),
+    _SPARSE: ("funnel mra pegasus_x prophetnet reformer"),
     _LATENTS: "perceiver",
     _VALUE_EMBEDDINGS: "neomme",
     _NO_BLOCKS: ("cpmant fsmt xlnet"),

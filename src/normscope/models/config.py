@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -70,7 +71,7 @@ class Outline:
         if stage is not None and family.pyramid is None:
             family.at_stage(config, stage)  # raises: there are no stages
         if family.pyramid is not None:
-            family = _if_known(lambda: family.at_stage(config, stage)) or family
+            family = _if_known(partial(family.at_stage, config, stage)) or family
         return cls(name, family, config)
 
     @property

@@ -304,7 +304,7 @@ ENCODERS: Table = {
         _token_tasks(),
     ),
     **for_each(
-        "Nystromformer",
+        "Nystromformer Yoso",
         _vocabulary(_BERT_LM),
         {"ForSequenceClassification": _token_activated},
         _multiple(*_DISTILBERT_POOL),

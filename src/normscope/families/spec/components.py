@@ -382,7 +382,9 @@ class ProbedAttention:
     It need only be linear in its values; `layer_scale` is as for other attentions. Its weights are what reaches `output`
     when `module` is run again with the identity in the place of the values. A `fused` one is a call of PyTorch's
     `multi_head_attention_forward`, which gets the weights of its projections, so that these are never called. What the
-    heads output may go through an `activation`, whose slopes are then factors of each query and channel.
+    heads output may go through an `activation`, whose slopes are then factors of each query and channel. With
+    `unit_context`, it is divided by its length, by a call of `torch.nn.functional.normalize` that comes after so many others
+    in the module; the weights are divided by the same.
     """
 
     module: str
@@ -393,6 +395,7 @@ class ProbedAttention:
     layer_scale: str | None = None
     fused: bool = False
     activation: str | None = None
+    unit_context: int | None = None
     component: ClassVar[str] = "Attn"
 
 

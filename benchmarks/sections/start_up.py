@@ -17,6 +17,9 @@ COMMANDS = {
     "normscope map --help": [COMMAND, "map", "--help"],
     "normscope map (a usage error)": [COMMAND, "map"],
     "normscope mapp (no such command)": [COMMAND, "mapp"],
+    "normscope map, the default model": [COMMAND, "map", "The opera singer caught a soap bubble."],
+    "import torch": ["-c", "import torch"],
+    "import transformers.modeling_utils": ["-c", "import transformers.modeling_utils"],
     "import normscope": ["-c", "import normscope"],
     "python alone": ["-c", "pass"],
 }

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import normscope as ns
 from normscope.cli.application import application
 from normscope.output.explanation_terminal import explanation_view
+from normscope.results.sentences import with_sentences
 
 TEXT = "The opera singer caught a soap bubble. It rained all day, e.g. in Lisbon.\nNobody sang!"
 
@@ -43,6 +44,13 @@ def test_sentences_are_sums_over_their_tokens(explanation: ns.Explanation) -> No
     assert float(sentences.attribution.values[1]) == pytest.approx(expected, abs=1e-5)
     assert sentences.edges(3).shape == (len(sentences.tokens),) * 2
     assert sentences.attrs["unit"] == "sentence"
+
+
+def test_a_sink_that_begins_a_sentence_is_not_in_its_name_too(explanation: ns.Explanation) -> None:
+    sinks = np.array([place in (0, 1) for place in range(len(explanation.tokens))])
+    marked = with_sentences(explanation.dataset.assign_coords(query_sink=("query", sinks)))
+    names = list(dict.fromkeys(marked["query_word_text"].values.tolist()))
+    assert names[1:3] == ["the", "opera singer caught a soap bubble ."]
 
 
 def test_the_weaker_tokens_are_summed_in_one_row(explanation: ns.Explanation) -> None:

@@ -29,9 +29,11 @@ def with_sentences(dataset: xr.Dataset) -> xr.Dataset:
             apart = dataset[f"{dimension}_special"].values[places].astype(bool)
             own = dimension == "query" or str(dataset["key_group"].values[places[0]]) != "source"
             apart |= np.array([own and place in positions for place in range(len(places))])
-            found, names = _sentences(texts[places].tolist(), dataset[f"{dimension}_special"].values[places].tolist())
+            special = dataset[f"{dimension}_special"].values[places].tolist()
+            found, said = _sentences(texts[places].tolist(), special)
             inside = ~apart & (found != NO_SPAN)
             numbers[places] = np.where(inside, found, NO_WORD)
+            names = {number: _joined(said, np.flatnonzero(inside & (found == number))) for number in set(found[inside])}
             texts[places[inside]] = [names[number] for number in found[inside]]
         coordinates |= {f"{dimension}_word": (dimension, numbers), f"{dimension}_word_text": (dimension, texts)}
     return dataset.assign_coords(coordinates)
@@ -46,12 +48,17 @@ def _groups(dataset: xr.Dataset, dimension: str) -> list[np.ndarray]:
 
 
 def _sentences(tokens: list[str], special: list[bool]) -> tuple[np.ndarray, list[str]]:
-    """For every token the number of its sentence, and the sentences."""
-    text, offsets = "", []
+    """For every token the number of its sentence, and what it adds to the text, with the space before it."""
+    text, offsets, said = "", [], list[str]()
     for piece, is_special in zip(pieces(tokens, special), special, strict=True):
         text += " " if piece.spaced else ""
         shown = "\n" * len(piece.text) if is_special else piece.text.replace(LINE_BREAK, "\n")
         offsets.append((len(text), len(text) + len(shown)))
         text += shown
-    spans = units_of(text, "sentence")
-    return span_of_tokens(text, offsets, spans), [" ".join(text[start:end].split()) for start, end in spans]
+        said.append(f"{' ' if piece.spaced else ''}{shown}")
+    return span_of_tokens(text, offsets, units_of(text, "sentence")), said
+
+
+def _joined(said: list[str], places: np.ndarray) -> str:
+    """The tokens of a sentence as its name: without those that stay separate, which have names of their own."""
+    return " ".join("".join(said[place] for place in places.tolist()).split())

@@ -85,4 +85,4 @@ def test_types_that_cannot_be_built_are_listed_by_task(tools: Any) -> None:
         "dinat": [trial("DinatForImageClassification", "image", "not built", reason="why")],
         "resnet": [trial("ResNetForImageClassification", "image", "not built", reason="why")],
     }
-    assert page.not_built(results) == "causal: `blt`; image: `dinat`"
+    assert page.not_built(results) == "`blt` (causal); `dinat` (image)"

@@ -10,6 +10,8 @@ import xarray as xr
 from support.tiny_heads import tiny_head
 
 import normscope as ns
+from normscope.capture import capture_call
+from normscope.explain import streaming
 
 IDS = {"input_ids": torch.tensor([[5, 9, 7, 30, 12, 8, 21]])}
 MODELS: list[tuple[str, str, dict[str, Any]]] = [
@@ -116,3 +118,28 @@ def test_a_streamed_explanation_counts_the_weights_as_a_whole_one_does(weights: 
     analyzer.model.set_attn_implementation("eager")
     whole = explained(analyzer, edges=False, weights=weights)
     assert_same(explained(analyzer, edges=False, max_memory=1, weights=weights), whole, 1e-6)
+
+
+@pytest.mark.parametrize("model_type", ["llama", "gpt_neox", "mistral"])
+@pytest.mark.parametrize("kept", [0, 1, 2])
+def test_layers_whose_traces_fit_into_the_memory_are_not_run_again(
+    kept: int, model_type: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_name, changes = next((name, changes) for each, name, changes in MODELS if each == model_type)
+    analyzer = ns.load(tiny_head(model_type, class_name, torch.float64, **changes))
+    whole = explained(analyzer)
+    again: list[int] = []
+
+    def noted(model: Any, side: Any, call: Any, **options: Any) -> None:
+        again.append(call.layer)
+        capture_call(model, side, call, **options)
+
+    def fitting(blocks: list[Any], _: int) -> list[int]:
+        return [1] * min(kept, len(blocks))
+
+    monkeypatch.setattr("normscope.methods.pull_back.LONG", 4)
+    monkeypatch.setattr(streaming, "LONG", 4)
+    monkeypatch.setattr(streaming, "capture_call", noted)
+    monkeypatch.setattr(streaming, "kept_of_long", fitting)
+    assert_same(explained(analyzer), whole, TOLERANCES["own"])
+    assert again == list(range(len(analyzer.layers), kept, -1))

@@ -76,7 +76,7 @@ def not_built(results: Results) -> str:
         for trial in trials:
             if trial.task in kept and trial.outcome == "not built" and has_attention(model_type):
                 kept[trial.task].append(f"`{model_type}`")
-    return "; ".join(f"{task}: {', '.join(names)}" for task, names in kept.items() if names)
+    return "; ".join(f"{', '.join(names)} ({task})" for task, names in kept.items() if names)
 
 
 def write(results: Results) -> None:
@@ -132,7 +132,7 @@ own states and logits; what is not is refused with a sentence. Nothing is wrong,
 {counts}
 
 A type counts as built if its default configuration, with every size made small, gives a model that runs. Image classifiers
-without attention are not counted. Not built are: {not_built}.
+without attention are not counted. Not built, mostly since they do not run with a text alone, are {not_built}.
 
 ## Analysed
 

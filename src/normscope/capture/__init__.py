@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import signature
 from typing import Any, cast
 
@@ -18,7 +18,7 @@ from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
 from normscope.capture.between import Joints, watch_outside
-from normscope.capture.blocks import TraceBuilder
+from normscope.capture.blocks import TraceBuilder, TracesOfRows
 from normscope.capture.experts import experts_path
 from normscope.capture.fused import add_fused
 from normscope.capture.hooks import (
@@ -57,6 +57,7 @@ __all__ = [
     "ROWS_AT_ONCE",
     "BlockCall",
     "Side",
+    "TracesOfRows",
     "bare_model",
     "blocks_of",
     "capture",
@@ -81,7 +82,8 @@ class Side:
     self-attentions also have the queries and keys of their weights, where these are `"known"`, or everywhere
     (`"required"`). `up_to_last`: in the trace of a block of rows, causal attention has the keys up to the last of these
     rows alone, since all others are hidden from them. `attended` gets the layer, the module's path and the output of every
-    attention of a long input that torch computes.
+    attention of a long input that torch computes. `by_rows` gets the layer and what gives the traces of blocks of rows
+    of long inputs later, instead of `consume`.
     """
 
     stack: Stack
@@ -94,6 +96,7 @@ class Side:
     scores: WantedScores = "no"
     up_to_last: bool = False
     attended: Callable[[int, str, Tensor], None] | None = None
+    by_rows: Callable[[int, TracesOfRows], None] | None = None
 
 
 LONG = 1024
@@ -361,6 +364,9 @@ class _Listener:
             view = SequenceView(captured, output, sequence, length, source, self.dtype)
             if self.side.blocks is None or not view.is_long:
                 self.side.consume(self.layer, sequence, builder.trace(view))
+                continue
+            if side.by_rows is not None:  # later blocks may add to this one's output in place
+                side.by_rows(self.layer, builder.by_rows(replace(view, output_states=output.clone())))
                 continue
             for trace in builder.traces_of_rows(view, self.side.blocks(sequence)):
                 self.side.consume(self.layer, sequence, trace)

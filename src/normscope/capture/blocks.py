@@ -7,7 +7,7 @@ traces is not known here.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -158,6 +158,9 @@ def _watched_in_attention(part: AttentionPart) -> tuple[str, ...]:
             return (part.output, part.value.module, *watched_in_gates(part), *grid)
 
 
+TracesOfRows = Callable[[Iterable[Tensor]], Iterator[LayerTrace]]
+"""The traces of blocks of query rows of a long sequence."""
+
 _NO_LENGTH = 1e-12
 """The least length by which `torch.nn.functional.normalize` divides."""
 
@@ -195,9 +198,22 @@ class TraceBuilder:
 
     def traces_of_rows(self, view: SequenceView, blocks: Iterable[Tensor]) -> Iterator[LayerTrace]:
         """The traces of blocks of query rows of a long sequence, with the attention weights of one block at a time."""
-        whole = self.trace(view)
-        for rows in blocks:
-            yield self._with_weights(whole, view, rows.to(view.device))
+        yield from self.by_rows(view)(blocks)
+
+    def by_rows(self, view: SequenceView) -> TracesOfRows:
+        """What gives these traces later. It keeps the tensors of the trace alone, and what its weights are made of."""
+        whole, kept = self.trace(view), view.for_rows(self._read_with_rows())
+
+        def traces(blocks: Iterable[Tensor]) -> Iterator[LayerTrace]:
+            for rows in blocks:
+                yield self._with_weights(whole, kept, rows.to(kept.device))
+
+        return traces
+
+    def _read_with_rows(self) -> list[str]:
+        """The modules whose outputs are read for the weights of rows: gates of heads."""
+        dispatched = (part for part in self.chain if isinstance(part, DispatchedAttention))
+        return [part.gate.module for part in dispatched if isinstance(part.gate, HeadGate)]
 
     def _with_weights(self, whole: LayerTrace, view: SequenceView, rows: Tensor) -> LayerTrace:
         chosen = stretch(rows)

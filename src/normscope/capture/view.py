@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -123,6 +123,11 @@ class SequenceView:
     def device(self) -> torch.device:
         """The device on which the block computes. Its input may still be on another device."""
         return self.output_states.device
+
+    def for_rows(self, outputs: Sequence[str]) -> SequenceView:
+        """What is needed to compute the weights of rows: queries, keys and values, and the outputs of some modules."""
+        call, own = self.captured, _Captured({path: self.captured.outputs[path] for path in outputs})
+        return replace(self, captured=CapturedCall(call.hidden, call.source, outputs=own, attention=call.attention))
 
     def _cut(self, tensor: Tensor, *, source: bool = False) -> Tensor:
         if source:

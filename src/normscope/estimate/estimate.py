@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from normscope.decompose import Approximation
 from normscope.estimate.machine import Machine
-from normscope.estimate.sizes import BlockSizes
+from normscope.estimate.sizes import BlockSizes, kept_of_long
 from normscope.estimate.work import (
     Extent,
     Work,
@@ -108,7 +108,7 @@ class Explained:
 
     `head` is the number of elements of the head's matrix, by which every token is multiplied once. Without `edges` only
     shares of the tokens are kept. A `streamed` explanation keeps what enters each block, and runs the blocks again on the
-    way back.
+    way back, except for those whose traces are kept.
     """
 
     layers: tuple[int, ...]
@@ -128,7 +128,8 @@ class Explained:
         extent = self._extent(length)
         passed = float(self.head) * self.item
         head = Work(large=2.0 * self.head * extent.tokens, passed=passed + extent.tokens * self.item)
-        again = sum((forward(block, extent) for block in blocks if self.streamed), Work())
+        kept = len(kept_of_long(blocks, extent.tokens * self.item)) if self.streamed else len(blocks)
+        again = sum((forward(block, extent) for block in blocks[kept:]), Work())
         return {
             "forward pass": sum((forward(block, extent) for block in blocks), head) + again,
             "proof": sum((proof(block, extent, feed_forward=True) for block in blocks), Work()),
@@ -146,9 +147,14 @@ class Explained:
         """Bytes of the traces of all layers, or of one and of what enters the others, one input after another."""
         del together
         if self.streamed:
-            entering = sum(length.tokens * block.d * self.item for block in blocks)
-            return entering + max(
-                memory(block, self._extent(length), maps=False, feed_forward=False, together=1) for block in blocks
+            token = length.tokens * self.item
+            entering = 2 * sum(token * block.d for block in blocks)  # and what comes out of its attention
+            return (
+                entering
+                + sum(kept_of_long(blocks, token))
+                + max(
+                    memory(block, self._extent(length), maps=False, feed_forward=False, together=1) for block in blocks
+                )
             )
         return sum(trace_bytes(block, self._extent(length)) for block in blocks)
 

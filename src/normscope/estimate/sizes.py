@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 from torch import nn
@@ -180,3 +182,14 @@ def _expert_neurons(block: nn.Module, part: RoutedPart, config: Config) -> tuple
 def _dense_parameters(block: nn.Module) -> int:
     """Parameters that every token goes through: all except the stacked ones of experts."""
     return sum(parameter.numel() for parameter in block.parameters() if parameter.dim() < 3)
+
+
+_BYTES_KEPT, _STATES_KEPT = 3 * 2**28, 11
+"""The memory for traces of long inputs that are kept; and about how many states such a trace has for every token."""
+
+
+def kept_of_long(blocks: Sequence[BlockSizes], token: int) -> list[int]:
+    """The bytes of the traces that fit into the memory, block by block from the first, for an explanation of a long input:
+    these blocks are not run again on the way back. `token` is the bytes of one number for every token."""
+    sizes = [token * (_STATES_KEPT * block.d + 2 * block.neurons) for block in blocks]
+    return [size for size, all_so_far in zip(sizes, accumulate(sizes), strict=True) if all_so_far <= _BYTES_KEPT]

@@ -133,7 +133,7 @@ def _pulled(
     values, sizes = members @ played.values, members @ played.sizes
     start = played.pulled.weighted(members)
     way = Way(model, values, sizes, start.bias)
-    layers = source.layers() if isinstance(source, Stream) else source.layers(keep=not last)
+    layers = source.layers(last=last) if isinstance(source, Stream) else source.layers(keep=not last)
     main = way.shares(layers, "layer", start.covector, played.head.states)
     shares, errors, marks = main.relevance, main.errors, sinks_of_layers(main.received, causal=main.causal)
     bias = way.outside - way.routed

@@ -1,7 +1,8 @@
-"""A pass that keeps only the input of each block. On the way back, every block is run again by itself.
+"""A pass that keeps the input of each block and what its attention makes of it. On the way back, every block is run again
+by itself, except for those whose traces fit into a memory.
 
-Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states and of the
-attention mask, and time that of two forward passes and the pull-back. For one stack of blocks under a language-model head.
+Attention weights are computed for blocks of query rows and never stored, so that memory is that of the states, and time
+that of two forward passes and the pull-back. For one stack of blocks under a language-model head.
 Every trace is proved as in a `Recording`, and so is that blocks which are run again have the same output.
 """
 
@@ -17,12 +18,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
-from normscope.capture import LONG, BlockCall, Side, capture_call
+from normscope.capture import LONG, BlockCall, Side, TracesOfRows, capture_call
 from normscope.capture.heads import HeadListener
+from normscope.capture.hooks import forward_pass
 from normscope.chain.head_trace import Activate, HeadTrace
 from normscope.chain.trace import LayerTrace, Normalise, SelfAttention
 from normscope.errors import UnsupportedArchitectureError
-from normscope.estimate.sizes import blocks_in
+from normscope.estimate.sizes import blocks_in, kept_of_long
 from normscope.explain.pulling import LayersBack, PassedLayer, Pulled, PullRequest, Way, check_joined_blocks
 from normscope.explain.question import LogitQuestion, Rows
 from normscope.explain.recording import Played
@@ -44,6 +46,7 @@ class Stream:
         self.model, self.sequence, self.request = model, sequence, request
         self.dtype = request.dtype or torch.promote_types(model.weight_dtype, torch.float32)
         self.calls: list[BlockCall] = []
+        self.kept: dict[int, TracesOfRows] = {}
         self.leaving: Float[Tensor, "token d"] | None = None
 
     def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
@@ -74,7 +77,13 @@ class Stream:
         def keep(layer: int, path: str, output: Tensor) -> None:
             listener.calls[layer - 1].attended[path] = output
 
-        side = Side(self.model.family.stack, batch.lengths, [], _nothing, blocks=lambda _: [], attended=keep)
+        side = Side(
+            *(self.model.family.stack, batch.lengths, range(1, 1 + self._kept_layers()), _nothing),
+            blocks=lambda _: [],
+            up_to_last=True,
+            attended=keep,
+            by_rows=self.kept.__setitem__,
+        )
         self.model.capture(batch, [side], dtype=self.dtype, head=listener)
         self.calls = listener.calls
         (head,) = listener.traces()
@@ -82,10 +91,17 @@ class Stream:
         selected = _head_of_rows(head, wanted.to(head.states.device), few=few)
         return selected, selected.logits
 
-    def layers(self, *, flows: bool = False) -> LayersBack:
-        """The layers from the last to the first, each run again when covectors are pulled back through it.
+    def _kept_layers(self) -> int:
+        """How many layers fit into the memory, so that they need not be run again."""
+        if self.request.max_memory is not None or self.request.scores != "no":
+            return 0
+        blocks = blocks_in(self.model.module, self.model.family.stack)
+        return len(kept_of_long(blocks, len(self.sequence) * self.dtype.itemsize))
 
-        With `flows`, also what flows through each.
+    def layers(self, *, flows: bool = False, last: bool = True) -> LayersBack:
+        """The layers from the last to the first, each run again when covectors are pulled back through it, or kept.
+
+        With `flows`, also what flows through each. On the `last` way back nothing is kept of a layer once it is passed.
         """
         above = self.leaving
         for done, call in enumerate(reversed(self.calls)):
@@ -93,6 +109,9 @@ class Stream:
                 self.request.tell(done, len(self.calls))
             yield call.layer, partial(self._through, call, above, flows)
             above = call.hidden[0].to(self.dtype)
+            if last:
+                self.kept.pop(call.layer, None)
+                call.attended.clear()
 
     def _through(
         self, call: BlockCall, above: Tensor | None, flows: bool, covector: Float[Tensor, "target token d"]
@@ -110,13 +129,19 @@ class Stream:
             attention = share if attention is None else attention + share
             seen[:] = [trace]
 
-        side = Side(
-            *(self.model.family.stack, [length], [call.layer], consume),
-            blocks=partial(_blocks, self.model, length),
-            scores=self.request.scores,
-            up_to_last=True,
-        )
-        capture_call(self.model.module, side, call, dtype=self.dtype)
+        blocks = partial(_blocks, self.model, length)
+        if call.layer in self.kept:
+            with torch.no_grad(), forward_pass(self.model.module):
+                for trace in self.kept[call.layer](blocks(0)):
+                    consume(call.layer, 0, trace)
+        else:
+            side = Side(
+                *(self.model.family.stack, [length], [call.layer], consume),
+                blocks=blocks,
+                scores=self.request.scores,
+                up_to_last=True,
+            )
+            capture_call(self.model.module, side, call, dtype=self.dtype)
         assert attention is not None
         causal = seen[0].causal
         others = torch.arange(length - 1, -1, -1) if causal else torch.full((length,), length - 1)

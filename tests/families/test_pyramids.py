@@ -10,6 +10,7 @@ import torch
 from transformers import HieraConfig, HieraForPreTraining, PreTrainedModel
 
 import normscope as ns
+from normscope.experiments.expansion import ExpansionRate
 from normscope.testing import assert_explained, assert_family, assert_head
 from normscope.testing.tiny import model_of, shrunk
 
@@ -81,6 +82,18 @@ def test_a_stage_has_layers_and_tokens_of_its_own() -> None:
     analysis = analysed(model)
     assert analysis.tokens[:5] == ["0,0", "0,1", "0,2", "0,3", "1,0"] and len(analysis.tokens) == 16
     assert analysis.scopes == analysed(model, stage=2).scopes
+
+
+@pytest.mark.parametrize("model_type", ["swin", "hiera", "pvt"])
+def test_expansion_rates_of_a_stage_are_those_of_its_own_heads(model_type: str) -> None:
+    (rates,) = ExpansionRate().from_model(ns.load(pyramid(model_type))).moments.values()
+    assert (rates.mean() > 0).all()
+
+
+def test_levit_has_no_expansion_rate() -> None:
+    analyzer = ns.load(pyramid("levit"))
+    with pytest.raises(ns.UnsupportedArchitectureError, match="activates what its heads output"):
+        ExpansionRate().from_model(analyzer)
 
 
 def test_a_stage_that_is_not_there_is_refused(llama: ns.Analyzer) -> None:

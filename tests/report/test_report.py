@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from normscope import report
 from normscope.errors import FileError, InputError
 from normscope.experiments import EXPERIMENTS
 from normscope.experiments.published import agreement
@@ -232,3 +233,16 @@ def test_an_experiment_that_this_version_does_not_know_has_figures_named_in_word
     page = write_report([changed(copy, change)]).read_text()
     _, _, section = page.partition('<h2 id="no-such-one">')
     assert "<figcaption>Mixing ratio</figcaption>" in section and 'class="finding"' not in section
+
+
+def test_an_error_that_was_not_measured_is_called_so(copy: Path) -> None:
+    manifest = copy / "manifest.json"
+    facts = json.loads(manifest.read_text(encoding="utf-8")) | {"worst_completeness_error": None}
+    manifest.write_text(json.dumps(facts), encoding="utf-8")
+    assert Run.open(copy).facts()["worst completeness error"] == "not measured"
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_a_summary_ends_with_one_mark(name: str) -> None:
+    summary = report._summary(name)  # pyright: ignore[reportPrivateUsage]
+    assert summary[-1] in ".?" and summary[-2] not in ".?"

@@ -28,6 +28,7 @@ from normscope.experiments.tables import Row
 from normscope.families.spec import (
     AttentionBesideMixer,
     AttentionPart,
+    Config,
     DispatchedAttention,
     HookedAttention,
     LatentPerHead,
@@ -78,11 +79,11 @@ class ExpansionRate(declared.ExpansionRate, Experiment):
     def from_model(self, analyzer: Analyzer) -> Partial:
         stack, config = analyzer.family.stack, analyzer.model.config
         blocks = blocks_of(analyzer.model, stack)
-        heads = int(config.get_text_config().num_attention_heads)
         of_layers: list[float] = []
         for index, topology in enumerate(stack.topologies(config)):
             weights = BlockWeights(blocks[index % len(blocks)], torch.float64)  # blocks may be shared
-            of_layers.append(_Transformation.of(weights, _attention(topology), heads).rate(self.form))
+            attention = _attention(topology)
+            of_layers.append(_Transformation.of(weights, attention, _heads(attention, config)).rate(self.form))
         return Partial(moments={"rate": Moments.once(np.array(of_layers))})
 
     def finish(self, partial: Partial, facts: RunFacts) -> Outcome:
@@ -147,10 +148,11 @@ class _Transformation:
                 f"The values come from a latent state through a norm ({part.value.norm.module}), so that no matrix takes "
                 f"states to values: expansion-rate is for models whose values are a projection of their states."
             )
-        if isinstance(part, LinearMixer) or getattr(part, "output_norm", None) is not None:
+        changed = [getattr(part, name, None) is not None for name in ("output_norm", "activation", "unit_context")]
+        if isinstance(part, LinearMixer) or any(changed):
             raise UnsupportedArchitectureError(
-                "A layer mixes tokens by a convolution or recurrence, or normalises what its heads output: no matrix "
-                "takes states to what it outputs. expansion-rate is for models with attention alone."
+                "A layer mixes tokens by a convolution or recurrence, or normalises or activates what its heads output: no "
+                "matrix takes states to what it outputs. expansion-rate is for models with attention alone."
             )
         output = weights.linear(part.output, getattr(part, "layer_scale", None))
         d_head = output.weight.shape[1] // heads
@@ -189,6 +191,12 @@ def _attention(topology: Topology) -> AttentionPart:
         if isinstance(part, DispatchedAttention | HookedAttention | ProbedAttention | LinearMixer):
             return part
     raise UnsupportedArchitectureError("A layer has no attention: expansion-rate is for models with attention alone.")
+
+
+def _heads(attention: AttentionPart, config: Config) -> int:
+    if isinstance(attention, ProbedAttention):
+        return attention.heads(config)
+    return int(config.get_text_config().num_attention_heads)
 
 
 def _groups(value: Value, outputs: int, heads: int) -> int:

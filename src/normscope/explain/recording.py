@@ -127,7 +127,14 @@ class Recording:
         self._check_joined(self.depth, self.traces[self.depth], self._leaving)
         return played
 
-    def _heard(self, question: Question) -> HeadTrace:
+    def heard_rows(self, question: Question, rows: Sequence[int]) -> HeadTrace:
+        """Run the model once for some rows of its logits, and keep the layers; for models that can leave out the others."""
+        head = self._heard(question, rows)
+        self._leaving = head.states
+        self._check_joined(self.depth, self.traces[self.depth], self._leaving)
+        return head
+
+    def _heard(self, question: Question, rows: Sequence[int] | None = None) -> HeadTrace:
         has_encoder = self.model.family.encoder is not None and self.sequence.target is not None
         if has_encoder:
             self._encoder = Recording(self.model, self.sequence, replace(self.request, tell=None), encoder=True)
@@ -144,7 +151,7 @@ class Recording:
             )
         recordings = [self, *([] if self._encoder is None or self.max_memory is not None else [self._encoder])]
         sides = [each._side(kept if each is self else range(1, 1 + each.depth)) for each in recordings]
-        self._capture(sides, listener)
+        self._capture(sides, listener, rows)
         if listener is not None and self._encoder is not None:
             (self._end,) = listener.encoder_ends()
             self._encoder._leaving = self._end.states
@@ -193,8 +200,11 @@ class Recording:
             return [len(self.sequence)], None
         return [len(target)], [len(self.sequence)]
 
-    def _capture(self, sides: Sequence[Side], listener: HeadListener | None) -> None:
+    def _capture(self, sides: Sequence[Side], listener: HeadListener | None, rows: Sequence[int] | None = None) -> None:
         (batch,) = self.model.batches([self.sequence])
+        if rows is not None:
+            wanted = torch.tensor(rows, device=next(iter(batch.features.values())).device)
+            batch = replace(batch, features={**batch.features, "logits_to_keep": wanted})
         self.model.capture(batch, sides, dtype=self.dtype, head=listener)
 
     def _last_states(self) -> Tensor:

@@ -18,6 +18,7 @@ from normscope.estimate.sizes import blocks_in
 from normscope.explain.pulling import LayersBack, PullRequest, Way, check_joined_blocks, kept_layers
 from normscope.explain.question import LogitQuestion, Rows, Wanted
 from normscope.explain.recording import Played, Recording
+from normscope.explain.rows import head_of_rows, keeps_rows, played_rows
 from normscope.explain.sinks import sinks_of_layers
 from normscope.explain.streaming import Stream, is_streamed
 from normscope.inputs import TokenSequence
@@ -106,8 +107,14 @@ class _Kept:
         self.recording = Recording(model, sequence, request)
 
     def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
-        played = self.recording.play(LogitQuestion(self.model, rows))
-        return played, played.head.logits[[row for row, _ in rows]]
+        places = [row for row, _ in rows if row is not None]
+        question = LogitQuestion(self.model, rows)
+        if self.model.family.encoder is not None or not keeps_rows(self.model):
+            played = self.recording.play(question)
+            return played, played.head.logits[places]
+        whole = self.recording.heard_rows(question, places)
+        head = head_of_rows(whole, torch.tensor(places, device=whole.states.device), few=True)
+        return played_rows(self.model, head, rows, whole.states), head.logits
 
     def layers(self, *, keep: bool) -> LayersBack:
         return kept_layers(self.recording, self.recording.request.weights, keep=keep)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from inspect import signature
 
 import torch
 from jaxtyping import Float
@@ -21,19 +20,18 @@ from torch.utils.hooks import RemovableHandle
 from normscope.capture import LONG, BlockCall, Side, TracesOfRows, capture_call
 from normscope.capture.heads import HeadListener
 from normscope.capture.hooks import forward_pass
-from normscope.chain.head_trace import Activate, HeadTrace
-from normscope.chain.trace import LayerTrace, Normalise, SelfAttention
+from normscope.chain.head_trace import HeadTrace
+from normscope.chain.trace import LayerTrace, SelfAttention
 from normscope.errors import UnsupportedArchitectureError
 from normscope.estimate.sizes import blocks_in, kept_of_long
 from normscope.explain.pulling import LayersBack, PassedLayer, Pulled, PullRequest, Way, check_joined_blocks
 from normscope.explain.question import LogitQuestion, Rows
 from normscope.explain.recording import Played
+from normscope.explain.rows import head_of_rows, keeps_rows, played_rows
 from normscope.families.heads import head_of
-from normscope.families.heads.spec import LinearPart, ScalePart
-from normscope.families.spec import NormPart
 from normscope.inputs import TokenSequence
 from normscope.models.model import Model
-from normscope.pullback import FlowPullBack, StatesPullBack, pull_back_head, sizes_of, values_of
+from normscope.pullback import FlowPullBack, StatesPullBack
 
 _WEIGHTS_AT_ONCE, _FEWEST_ROWS = 2**22, 16
 """Attention weights, of all heads, that are looked at together; a few copies of them are in the memory at once."""
@@ -52,24 +50,14 @@ class Stream:
     def play(self, rows: Rows) -> tuple[Played, Float[Tensor, "row label"]]:
         """Run the model once: the values wanted at some rows of its logits, and these rows."""
         head, logits = self._run([row for row, _ in rows if row is not None])
-        few = [(place, wanted) for place, (_, wanted) in enumerate(rows)]
-        found = LogitQuestion(self.model, few).answers(logits)
-        targets = [answer.target for answer in found]
-        answers = [replace(each, position=row) for each, (row, _) in zip(found, rows, strict=True) if row is not None]
-        with torch.no_grad():
-            pulled = pull_back_head(head, targets)
-            values, sizes = values_of(head, targets), sizes_of(head, targets)
-        self.model.proof.head(head, sorted({label for target in targets for label in target.weights}))
-        places = torch.tensor([row for row, _ in rows], device=pulled.tokens.device)
         assert self.leaving is not None
-        pulled = replace(pulled, tokens=places[pulled.tokens], length=len(self.leaving))
-        return Played(answers, replace(head, states=self.leaving), pulled, values, sizes), logits
+        return played_rows(self.model, head, rows, self.leaving), logits
 
     def _run(self, rows: Sequence[int]) -> tuple[HeadTrace, Float[Tensor, "row label"]]:
         """One pass forwards; the head of some rows alone, and their logits."""
         (batch,) = self.model.batches([self.sequence])
         wanted = torch.tensor(rows, device=next(iter(batch.features.values())).device)
-        few = _keeps_rows(self.model)
+        few = keeps_rows(self.model)
         if few:  # a row of logits is as long as the vocabulary
             batch = replace(batch, features={**batch.features, "logits_to_keep": wanted})
         listener = _CallListener(self.model, len(self.sequence), self.dtype)
@@ -88,7 +76,7 @@ class Stream:
         self.calls = listener.calls
         (head,) = listener.traces()
         self.leaving = head.states
-        selected = _head_of_rows(head, wanted.to(head.states.device), few=few)
+        selected = head_of_rows(head, wanted.to(head.states.device), few=few)
         return selected, selected.logits
 
     def _kept_layers(self) -> int:
@@ -196,23 +184,6 @@ def can_stream(model: Model) -> bool:
     stack = model.family.stack
     modules = model.family.encoder is None and stack.seams is None and stack.cut is None
     return modules and head_of(model.module).task == "causal-lm"
-
-
-def _keeps_rows(model: Model) -> bool:
-    """Whether the model can leave out rows of its logits, and its head does nothing that depends on their number."""
-    plain = all(isinstance(part, NormPart | LinearPart | ScalePart) for part in head_of(model.module).parts)
-    return plain and "logits_to_keep" in signature(model.module.forward).parameters
-
-
-def _head_of_rows(head: HeadTrace, rows: Tensor, *, few: bool) -> HeadTrace:
-    """The trace of a head for some of its rows; `few` says that the model output the logits of these alone."""
-    steps = tuple(
-        replace(step, state_before=step.state_before[rows.to(step.state_before.device)])
-        if isinstance(step, Normalise | Activate)
-        else step
-        for step in head.steps
-    )
-    return HeadTrace(head.states[rows], steps, head.logits if few else head.logits[rows.to(head.logits.device)])
 
 
 def _blocks(model: Model, length: int, _: int) -> Sequence[Tensor]:

@@ -213,7 +213,10 @@ def _outcome(name: str, run: Run) -> dict[str, Any]:
 def _summary(experiment: str) -> str:
     """What the experiment is about, if this version knows it."""
     known = EXPERIMENTS.get(experiment)
-    return "" if known is None else known.summary[:1].upper() + known.summary[1:] + "."
+    if known is None:
+        return ""
+    sentence = known.summary[:1].upper() + known.summary[1:]
+    return sentence if sentence.endswith("?") else f"{sentence}."
 
 
 def _caption(experiment: str, figure: str) -> str:

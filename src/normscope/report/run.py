@@ -117,5 +117,5 @@ def _refusal(manifest: Path, why: str) -> str:
 
 
 def _rounded(error: object) -> str:
-    """A small number in a few digits; any other value as it is."""
-    return f"{error:.1e}" if isinstance(error, float) else str(error)
+    """A small number in a few digits; any other value as it is. Some experiments measure no such error."""
+    return "not measured" if error is None else f"{error:.1e}" if isinstance(error, float) else str(error)

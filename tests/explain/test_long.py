@@ -20,6 +20,7 @@ MODELS: list[tuple[str, str, dict[str, Any]]] = [
     ("gemma2", "Gemma2ForCausalLM", {"final_logit_softcapping": 0.5}),
     ("mixtral", "MixtralForCausalLM", {}),
     ("gpt_neox", "GPTNeoXForCausalLM", {}),
+    ("diffllama", "DiffLlamaForCausalLM", {}),
     ("mistral", "MistralForCausalLM", {"sliding_window": 4}),
 ]
 EDGES = {"edges", "head_edges"}

@@ -200,7 +200,7 @@ class BlockCall:
     hidden: Tensor
     args: Arguments
     kwargs: Keywords
-    attended: dict[str, Tensor] = field(default_factory=dict[str, Tensor])
+    attended: dict[str, list[Tensor]] = field(default_factory=dict[str, list[Tensor]])
     """Outputs of attentions by the paths of their modules, where they are kept: they are not computed again."""
 
     @staticmethod
@@ -224,7 +224,7 @@ def capture_call(model: PreTrainedModel, side: Side, call: BlockCall, *, dtype: 
         probed = _probed(call.block, chain)
         mixers = listener.mixers(call.block, chain)
         recorded = recorded_attention(model, attentions, rows, probed) if attentions else eager_attention(model)
-        known = {_original(call.block.get_submodule(path)): output for path, output in call.attended.items()}
+        known = {_original(call.block.get_submodule(path)): outputs for path, outputs in call.attended.items()}
         with recorded, kept_outputs(known, {}), recorded_mixing(mixers):
             call.block(call.hidden, *call.args, **call.kwargs)
 

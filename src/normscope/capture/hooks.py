@@ -8,7 +8,7 @@ from __future__ import annotations
 import inspect
 import sys
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -201,7 +201,7 @@ AttentionListener = Callable[["Tensor | RowWeights", Tensor], None]
 """A callback with the attention weights and the value states of one call, both `[batch, head, ...]`."""
 
 _listeners: WeakKeyDictionary[nn.Module, AttentionListener] = WeakKeyDictionary()
-_outputs: WeakKeyDictionary[nn.Module, Tensor] = WeakKeyDictionary()
+_outputs: WeakKeyDictionary[nn.Module, Iterator[Tensor]] = WeakKeyDictionary()
 _output_listeners: WeakKeyDictionary[nn.Module, Callable[[Tensor], None]] = WeakKeyDictionary()
 _rows_at_once: WeakKeyDictionary[nn.Module, int] = WeakKeyDictionary()
 _probed: WeakSet[nn.Module] = WeakSet()
@@ -277,11 +277,12 @@ def recorded_attention(
 
 @contextmanager
 def kept_outputs(
-    known: Mapping[nn.Module, Tensor], listeners: Mapping[nn.Module, Callable[[Tensor], None]]
+    known: Mapping[nn.Module, Sequence[Tensor]], listeners: Mapping[nn.Module, Callable[[Tensor], None]]
 ) -> Generator[None]:
     """Within `recorded_attention` of a long input: outputs that are known need not be computed again, and listeners get
     those of others. What the output is used for shows whether it is that of the same input."""
-    _outputs.update(known)
+    # In place, models may add to what they get. Some modules attend more than once.
+    _outputs.update({module: (output.clone() for output in outputs) for module, outputs in known.items()})
     _output_listeners.update(listeners)
     try:
         yield
@@ -411,7 +412,7 @@ def _recorded_own_attention(
     if module in _intercepted or not long:
         whole = mask.of(slice(None), query, key.shape[2])
         return _recorded_eager_attention(module, query, key, value, whole, **kwargs)
-    output = _outputs[module].clone() if module in _outputs else None  # in place, models may add to what they get
+    output = next(_outputs[module], None) if module in _outputs else None
     if output is None:
         output, _ = _interface(module)[_SDPA](module, query, key, value, attention_mask, **kwargs)
     _hear_rows(module, query, key, value, mask, kwargs)

@@ -63,7 +63,7 @@ class Stream:
         listener = _CallListener(self.model, len(self.sequence), self.dtype)
 
         def keep(layer: int, path: str, output: Tensor) -> None:
-            listener.calls[layer - 1].attended[path] = output
+            listener.calls[layer - 1].attended.setdefault(path, []).append(output)
 
         side = Side(
             *(self.model.family.stack, batch.lengths, range(1, 1 + self._kept_layers()), _nothing),

@@ -12,7 +12,7 @@ from normscope.options import Unit
 from normscope.output.answer_terminal import heading, shortened
 from normscope.plots.heat import add_colour_bar
 from normscope.plots.picture import Picture
-from normscope.plots.style import DIVERGING, colour_map, diverging_norm, publication
+from normscope.plots.style import DIVERGING, add_caption, colour_map, diverging_norm, publication
 from normscope.plots.text import LINE_HEIGHT, Placed, draw_token, widths_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def plot_answer(
     with publication():
         placed = _laid_out([*shown, *spans.left_out], len(shown), width)
         lines = 1 + max((each.line for each, _ in placed), default=0)
-        figure = Picture(figsize=(width + 1.3, lines * LINE_HEIGHT + 0.9), layout="constrained")
+        figure = Picture(figsize=(width + 1.3, lines * LINE_HEIGHT + 0.72), layout="constrained")
         axes = figure.subplots()
         axes.set(xlim=(0, width), ylim=(lines * LINE_HEIGHT, 0), aspect="equal")
         axes.set_axis_off()
@@ -64,6 +64,7 @@ def plot_answer(
         add_colour_bar(figure, [axes], palette, norm, "share", shares, beside=width)
         named = f"{shortened(answer.text)}\n{heading(answer)}"
         axes.set_title(named if title is None else title, parse_math=False, loc="left")
+        add_caption(figure, {"model": answer.attrs.get("model", "")})
     return figure
 
 

@@ -114,6 +114,7 @@ def test_a_result_says_where_it_came_from(analyzer: ns.Analyzer, full: ns.Analys
         "text": TEXT,
         "value_bias": "token",
         "ff_baseline": "zero",
+        "whole_layer": "AttnResLnFfResLn",
     }
 
 

@@ -38,7 +38,8 @@ def entries() -> Iterator[tuple[str, Any]]:
             yield name, entry
         if inspect.ismodule(entry) or inspect.isclass(entry):
             for member in options.get("members") or _public(entry):
-                yield f"{name}.{member}", inspect.getattr_static(entry, member)
+                look = getattr if inspect.ismodule(entry) else inspect.getattr_static  # modules may be lazy
+                yield f"{name}.{member}", look(entry, member)
 
 
 def _public(entry: Any) -> list[str]:

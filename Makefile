@@ -69,7 +69,8 @@ front-end-check: ## Check that the built front end matches its sources (left out
 	else echo "*** npm is missing: the front end is NOT checked against its sources ***"; fi
 
 .PHONY: test
-test: lint types front-end-check $(BROWSER) ## Check style and types, then run the tests that are not slow
+test: $(BROWSER) ## Check style and types, then run the tests that are not slow
+	@$(MAKE) --no-print-directory -j 2 --output-sync=target lint types front-end-check
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not slow"
 
 .PHONY: test-fast

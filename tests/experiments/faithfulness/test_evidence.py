@@ -201,6 +201,11 @@ def test_bad_questions_are_refused_before_any_work(
         experiment("evidence", {"methods": ("integrated-gradients:steps=few",)})
     with pytest.raises(ns.InputError, match="signed"):
         experiment("evidence", {"order": "up"})
+    for name in ("evidence", "deletion", "answers"):
+        with pytest.raises(ns.InputError, match=f"{name}: reference is one of .*random.*, not 'random '"):
+            experiment(name, {"methods": ("pull-back", "random"), "reference": "random "})
+        assert experiment(name, {"methods": ("pull-back", "random"), "reference": "random"})
+    assert experiment("answers", {"reference": "pull-back logit"})
     with pytest.raises(ns.InputError, match="contrastive, plain"):
         experiment("evidence", {"objectives": ("best",)})
     with pytest.raises(ns.InputError, match="named once"):

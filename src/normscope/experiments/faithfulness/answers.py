@@ -94,6 +94,11 @@ class Answers(declared.Answers, MethodTrial):
         for objective in self.objectives:
             check_choice(self.name, "objectives", objective, OBJECTIVES)
         check_choice(self.name, "answer", self.answer, ("given", "own"))
+        rules = pull_back_rules(self.names)
+        pulled = [f"{name} {objective}" for name in rules for objective in self.objectives]
+        self.check_reference(
+            self.reference, Answers.reference, [*pulled, *(name for name in self.names if name not in rules)]
+        )
         if self.removals < 0:
             raise InputError(f"{self.name}: the number of removals is at least 0, not {self.removals}.")
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from normscope.corpora.item import Item
 from normscope.errors import HeadError, InputError, NormscopeError, UnsupportedArchitectureError, listing
 from normscope.experiments import declared, tables
-from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation
+from normscope.experiments.base import Experiment, ModelFacts, Needs, Observation, check_choice
 from normscope.experiments.partial import Partial, Rows, merged
 from normscope.experiments.tables import Row, Table
 from normscope.explain.pulling import PullRequest
@@ -118,6 +118,11 @@ class MethodTrial(declared.MethodTrial, Trial):
         from normscope.methods import available_methods  # noqa: PLC0415  (methods know the analyzer, which experiments do not)
 
         return tuple(method.name for method in available_methods()) if ALL in self.methods else self.methods
+
+    def check_reference(self, reference: str, default: str, compared: Sequence[str]) -> None:
+        """Raise for a reference that was named and is not compared with others."""
+        if reference != default:
+            check_choice(self.name, "reference", reference, tuple(compared))
 
     def calls(self, model: ModelFacts, length: int) -> int:
         return sum(named_method(name).calls(length) for name in self.names)

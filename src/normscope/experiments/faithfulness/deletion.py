@@ -93,6 +93,7 @@ class Deletion(declared.Deletion, MethodTrial):
         if not self.removals:
             raise InputError(f"{self.name}: name at least one removal of {', '.join(REMOVALS)}.")
         objective_of(self.objective)
+        self.check_reference(self.reference, Deletion.reference, self.names)
         for removal in self.removals:
             check_choice(self.name, "removals", removal, REMOVALS)
         if self.steps < 2 or self.beam < 0:

@@ -108,6 +108,7 @@ class EvidenceExperiment(declared.EvidenceExperiment, MethodTrial):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_choice(self.name, "order", self.order, ("signed", "absolute"))
+        self.check_reference(self.reference, EvidenceExperiment.reference, self.names)
         if not self.objectives:
             raise InputError(f"{self.name}: name at least one objective of {listing(QUESTIONS)}.")
         for objective in self.objectives:
